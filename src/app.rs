@@ -18,6 +18,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow};
 use maru_http::{AddedHosts, AddressPolicy};
+use maru_peers::PeerHubs;
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
 use maru_store::{SecretSealer, Store};
@@ -39,7 +40,7 @@ use crate::{
     llm::{ModelManager, ModelSettings, ReloadableGateway, UsageLedger},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
-        CallQuota, Catalog, ResultLimits, SourceManager, SourceOptions, ToolSearch,
+        CallQuota, Catalog, PageCursors, ResultLimits, SourceManager, SourceOptions, ToolSearch,
         builtin::DataContext,
         custom::{CustomTools, ToolResources},
     },
@@ -131,6 +132,7 @@ impl HubCore {
         let files = DataFiles::from_config(&config)?;
         let store = open_store(&config).await?;
         let (tasks, backend_tasks) = (Tasks::default(), Tasks::default());
+        let peers = PeerHubs::join(&store, &hub_name(&config), &backend_tasks).await?;
         let limits = &config.limits;
         let sizes = ResultLimits::from(&config);
         let catalog = Arc::new(Catalog::new(limits.tool_timeout(), sizes));
@@ -143,6 +145,9 @@ impl HubCore {
             None
         };
         let mut data = data::open_data(&config, &files, &policy, &tasks).await?;
+        if let Some(peers) = &peers {
+            data.cursors = PageCursors::with_key(peers.key().derive("page cursor"));
+        }
         let (ask_agent, slot) = ask_agent();
         let observer = metrics.query_observer();
         let (sample, from_settings) =
@@ -218,7 +223,7 @@ impl HubCore {
             drain_timeout: limits.drain_timeout(),
         });
         slot.set(&agent);
-        let engine = McpEngine::start(Arc::clone(&catalog), *limits, &tasks);
+        let engine = McpEngine::start(Arc::clone(&catalog), *limits, &tasks, peers);
         Ok(Self {
             catalog,
             engine,
@@ -291,6 +296,13 @@ fn model_settings(config: &Config, policy: &AddressPolicy) -> ModelSettings {
     }
 }
 
+/// The name of this hub among those that share its store.
+fn hub_name(config: &Config) -> String {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    config.hub.name.clone().unwrap_or_else(|| host.into_owned())
+}
+
 async fn open_store(config: &Config) -> Result<Store> {
     let store = match config.store_url.as_ref().map(SecretString::reveal) {
         None => {
@@ -310,7 +322,7 @@ async fn open_store(config: &Config) -> Result<Store> {
         // directory.
         None if store.is_shared() => {
             warn!(
-                "secrets of servers are stored unencrypted in the database; set seal_key_file to encrypt them"
+                "secrets of servers, and the key that seals sessions, are stored unencrypted in the database; set seal_key_file to encrypt them"
             );
             return Ok(store);
         }

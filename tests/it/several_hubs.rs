@@ -1,5 +1,7 @@
 //! Two hubs on one PostgreSQL database: what changes at one reaches the other.
 
+mod sessions;
+
 use maru::config::SecretString;
 use serde_json::{Value, json};
 

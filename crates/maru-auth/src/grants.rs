@@ -22,6 +22,11 @@ impl Grants {
         (grants != Self::default()).then_some(grants)
     }
 
+    /// The lists of servers and of tools, as other hubs need them.
+    pub(super) fn to_lists(&self) -> [Option<Vec<String>>; 2] {
+        [&self.servers, &self.tools].map(|it| Some(it.as_ref()?.iter().cloned().collect()))
+    }
+
     /// Whether the server is allowed, possibly with only some of its tools.
     pub fn allows_server(&self, server: &str) -> bool {
         self.servers.as_ref().is_none_or(|it| it.contains(server))

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::{Value, json};
+
 use super::Grants;
 
 /// What a caller may do. Each role includes the roles before it.
@@ -123,6 +125,38 @@ impl Principal {
         self.is_local() && self.role == AccessRole::Admin
     }
 
+    /// The principal as one hub names it to another. Two principals are equal if theirs
+    /// are, without `claims`.
+    pub fn to_json(&self) -> Value {
+        let [servers, tools] = self
+            .grants
+            .as_ref()
+            .map_or([None, None], |it| it.to_lists());
+        json!({
+            "name": self.name(),
+            "role": self.role.as_str(),
+            "servers": servers,
+            "tools": tools,
+            "claims": self.claims.as_deref(),
+        })
+    }
+
+    /// The principal that another hub named.
+    pub fn from_json(record: &Value) -> Option<Self> {
+        let list = |name: &str| -> Option<Vec<String>> {
+            serde_json::from_value(record[name].clone()).ok()?
+        };
+        let role = AccessRole::parse(record["role"].as_str()?)?;
+        let grants = Grants::new(list("servers"), list("tools"));
+        let principal = Self::new(record["name"].as_str()?, role, grants);
+        let claims: Option<BTreeMap<String, String>> =
+            serde_json::from_value(record["claims"].clone()).ok()?;
+        Some(match claims {
+            Some(claims) => principal.with_claims(claims),
+            None => principal,
+        })
+    }
+
     /// The name in logs and the audit log.
     pub fn name(&self) -> &str {
         &self.name
@@ -153,5 +187,33 @@ impl Principal {
         self.grants
             .as_ref()
             .is_none_or(|grants| grants.allows_server(server))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn principal_is_the_same_at_the_other_hub() {
+        let grants = |servers: Option<&[&str]>, tools: Option<&[&str]>| {
+            let list = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect();
+            Grants::new(servers.map(list), tools.map(list))
+        };
+        let claims = BTreeMap::from([("sub".to_owned(), "kim".to_owned())]);
+        for principal in [
+            Principal::local(),
+            Principal::local_admin(),
+            Principal::new("a", AccessRole::Reader, grants(Some(&[]), None)),
+            Principal::new("a", AccessRole::Agent, grants(Some(&["fx"]), Some(&["x"]))),
+            Principal::new("a", AccessRole::Admin, None).with_claims(claims),
+        ] {
+            let other = Principal::from_json(&principal.to_json()).unwrap();
+            assert_eq!(other, principal);
+            assert_eq!(other.caller_values(), principal.caller_values());
+        }
+        let mut unknown = Principal::local().to_json();
+        unknown["role"] = json!("root");
+        assert_eq!(Principal::from_json(&unknown), None);
     }
 }

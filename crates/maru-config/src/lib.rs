@@ -34,7 +34,8 @@ pub use reference::{ConfigRow, config_rows, reference_markdown, section_descript
 pub use schema::schema;
 pub use security::{AuditSettings, OAuthSettings, TelemetrySettings, TlsSettings};
 pub use settings::{
-    Config, HttpSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings, McpAuthSettings,
-    McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings, ReconnectionSettings,
+    Config, HttpSettings, HubSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,
+    McpAuthSettings, McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings,
+    ReconnectionSettings,
 };
 pub use usage::{BudgetDefinition, BudgetPeriod, UsageSettings};

@@ -49,6 +49,8 @@ pub struct Config {
     /// File of the key that encrypts secrets in the store. The default is `seal-key` in the data directory, created on first start. In PostgreSQL secrets are encrypted only if this is set; hubs that share a database share the key.
     #[schemars(with = "Option<String>")]
     pub seal_key_file: Option<PathBuf>,
+    /// This hub among those that share a database.
+    pub hub: HubSettings,
     /// Hosts and origins that the HTTP endpoints accept.
     pub http: HttpSettings,
     /// Hosts that maru may connect to.
@@ -94,6 +96,15 @@ pub struct Config {
     #[serde(skip)]
     #[schemars(skip)]
     pub warden: Option<PathBuf>,
+}
+
+/// This hub among those that share a database.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HubSettings {
+    /// The name of this hub where several share a database: in calls, runs and the console. The default is the host name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: Option<String>,
 }
 
 /// Hosts and origins that the HTTP endpoints accept.
@@ -357,6 +368,7 @@ impl Default for Config {
             sample_data: true,
             store_url: None,
             seal_key_file: None,
+            hub: HubSettings::default(),
             http: HttpSettings::default(),
             outbound: OutboundSettings::default(),
             mcp: McpSettings::default(),

@@ -88,6 +88,14 @@ impl CatalogChanges {
         }
     }
 
+    /// A change of every list that the caller sees.
+    pub(super) fn all_lists(&self) -> Vec<ChangeNotification> {
+        let view = self.seen.visible_to(&self.caller);
+        let methods = view.map(|it| it.changes_since(&CatalogView::default()));
+        let methods = methods.into_iter().flatten();
+        methods.map(|method| (method, json!({}))).collect()
+    }
+
     fn list_changes(&mut self) -> Vec<ChangeNotification> {
         let now = Arc::clone(&self.catalog.borrow_and_update());
         let before = std::mem::replace(&mut self.seen, Arc::clone(&now));

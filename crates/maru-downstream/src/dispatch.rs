@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use maru_protocol::{
-    LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcRequest, code, write_error,
-    write_result,
+    LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcMessage, RpcRequest, code,
+    write_error, write_result,
 };
 use maru_runtime::message_queue;
 use serde_json::{Value, json};
@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use super::{
     McpEngine, describe, input_rounds,
     session::{McpSession, RunningRequest},
+    shared_sessions::SessionNote,
 };
 use maru_observability::journal::RequestId;
+use maru_peers::PeerGone;
 use maru_tools::{
     CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList, EntryResponse,
     InputRequired, InputResponses, RequestContext, request_state::StateBinding, resource_not_found,
@@ -109,14 +111,24 @@ impl McpEngine {
                 let level = params
                     .level
                     .ok_or_else(|| RpcError::invalid_params("params.level is missing"))?;
-                session.set_log_level(LoggingLevel::parse(level)?);
+                let level = LoggingLevel::parse(level)?;
+                session.set_log_level(level);
+                self.write_note(session, &SessionNote::LogLevel(level))
+                    .await;
                 Ok("{}".to_owned())
             }
-            "resources/subscribe" => self.subscribe(session, &params),
+            "resources/subscribe" => {
+                let uri = RequestParams::require_string(params.uri, "uri")?;
+                self.subscribe(session, &uri)?;
+                self.write_note(session, &SessionNote::Subscribed(&uri))
+                    .await;
+                Ok("{}".to_owned())
+            }
             "resources/unsubscribe" => {
-                session
-                    .subscriptions
-                    .remove(&RequestParams::require_string(params.uri, "uri")?);
+                let uri = RequestParams::require_string(params.uri, "uri")?;
+                session.subscriptions.remove(&uri);
+                self.write_note(session, &SessionNote::Unsubscribed(&uri))
+                    .await;
                 Ok("{}".to_owned())
             }
             method => {
@@ -135,17 +147,37 @@ impl McpEngine {
         }
     }
 
-    fn subscribe(
+    /// Tells other hubs what they must know of a session that they may go on with.
+    async fn write_note(&self, session: &McpSession, note: &SessionNote<'_>) {
+        if let (Some(shared), Some(_)) = (&self.shared, session.hub()) {
+            // Boxed, because it is rare and would make the future of every call larger.
+            Box::pin(shared.write_note(session, note)).await;
+        }
+    }
+
+    /// Handles a notification or a response of a session; an error means that the hub that
+    /// it is meant for is gone.
+    pub(super) async fn handle_one_way(
         &self,
         session: &McpSession,
-        params: &RequestParams<'_>,
-    ) -> Result<String, RpcError> {
-        let uri = RequestParams::require_string(params.uri, "uri")?;
+        message: &RpcMessage<'_>,
+        text: &str,
+    ) -> Result<(), PeerGone> {
+        if let (Some(shared), Some(_)) = (&self.shared, session.hub())
+            && Box::pin(shared.forward_one_way(session, message, text)).await?
+        {
+            return Ok(());
+        }
+        session.handle_one_way(message);
+        Ok(())
+    }
+
+    fn subscribe(&self, session: &McpSession, uri: &str) -> Result<(), RpcError> {
         let snapshot = self.catalog.snapshot();
-        let subscription = snapshot.subscribe_resource(&session.caller, &uri);
-        let subscription = subscription.ok_or_else(|| resource_not_found(&uri))?;
-        if session.subscriptions.add(&uri, subscription) {
-            Ok("{}".to_owned())
+        let subscription = snapshot.subscribe_resource(&session.caller, uri);
+        let subscription = subscription.ok_or_else(|| resource_not_found(uri))?;
+        if session.subscriptions.add(uri, subscription) {
+            Ok(())
         } else {
             Err(RpcError::invalid_params(
                 "this session has as many resource subscriptions as it may have",
@@ -165,9 +197,29 @@ impl McpEngine {
                 "server/discover",
                 &describe::discover_result(self.catalog.hub_id()),
             )),
-            method => self.handle_catalog_method(context, method, &params).await,
+            method => match self.answer_elsewhere(context, request, &params).await {
+                Some(outcome) => outcome,
+                None => self.handle_catalog_method(context, method, &params).await,
+            },
         };
         done.map_err(to_modern_code)
+    }
+
+    /// Lets the hub that asked a question handle the request with its answer; `None` if
+    /// that is this one, or gone.
+    async fn answer_elsewhere(
+        &self,
+        context: &DispatchContext<'_>,
+        request: &OwnedRequest,
+        params: &RequestParams<'_>,
+    ) -> Option<Result<String, RpcError>> {
+        let (shared, raw) = (self.shared.as_ref()?, params.request_state?);
+        let state = RequestParams::require_string(Some(raw), "requestState").ok()?;
+        let owner = self.state_sealer.other_owner(&state)?;
+        // Boxed, because it is rare and would make the future of every call larger.
+        Box::pin(shared.forward_round(&owner, context, request))
+            .await
+            .ok()
     }
 
     /// Handles the methods that all versions share.

@@ -81,6 +81,15 @@ impl MessageFeed {
         self.messages.record_progress();
     }
 
+    /// Adds notifications that every list has changed, for a client that may have missed
+    /// some.
+    pub(super) fn push_list_changes(&mut self) {
+        let lists = self.changes.as_ref().map(CatalogChanges::all_lists);
+        let lists = lists.into_iter().flatten();
+        self.pending
+            .extend(lists.map(|(method, params)| write_notification(method, &params)));
+    }
+
     /// Adds a message before those that are still in the queue.
     pub(super) fn push(&mut self, message: String) {
         self.pending.push_back(message);
@@ -145,10 +154,29 @@ impl MessageFeed {
     }
 }
 
-/// Parses an event id: the numbers of the stream and of the event.
-pub(super) fn parse_event_id(text: &str) -> Option<(u64, u64)> {
-    let (stream, event) = text.split_once('-')?;
-    Some((stream.parse().ok()?, event.parse().ok()?))
+/// The id of an event, after which a stream resumes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct EventId {
+    /// The hub that holds the stream, if several share their sessions.
+    pub(super) hub: Option<String>,
+    pub(super) stream: u64,
+    pub(super) number: u64,
+}
+
+impl EventId {
+    /// Parses `stream-number`, or `hub.stream-number`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (hub, text) = match text.split_once('.') {
+            Some((hub, rest)) => (Some(hub.to_owned()), rest),
+            None => (None, text),
+        };
+        let (stream, number) = text.split_once('-')?;
+        Some(Self {
+            hub,
+            stream: stream.parse().ok()?,
+            number: number.parse().ok()?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -167,13 +195,22 @@ mod tests {
             ids.push(feed.next_event().await.unwrap().0);
         }
         assert_eq!(ids, ["3-1", "3-2", "3-3"]);
-        let (stream, event) = parse_event_id(&ids[0]).unwrap();
-        assert_eq!(stream, 3);
-        feed.replay_after(event);
+        let EventId {
+            hub,
+            stream,
+            number,
+        } = EventId::parse(&ids[0]).unwrap();
+        assert_eq!((hub, stream), (None, 3));
+        let elsewhere = EventId::parse("abc.3-1").unwrap();
+        assert_eq!(
+            (elsewhere.hub.as_deref(), elsewhere.number),
+            (Some("abc"), 1)
+        );
+        feed.replay_after(number);
         let first = feed.next_event().await.unwrap();
         assert_eq!(first, ("3-2".to_owned(), "b".to_owned()));
         // Coming back a second time, in the middle of the replay.
-        feed.replay_after(event);
+        feed.replay_after(number);
         let mut rest = Vec::new();
         for _ in 0..3 {
             rest.push(feed.next_event().await.unwrap());

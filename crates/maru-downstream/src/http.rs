@@ -23,17 +23,20 @@ use maru_runtime::{message_queue, tasks::run_parser};
 use super::{
     McpEngine,
     dispatch::OwnedRequest,
-    feed::{STANDALONE_STREAM, parse_event_id},
+    feed::{EventId, STANDALONE_STREAM},
     session::{McpSession, read_handshake},
-    session_registry::detached_session,
+    session_token::TokenClient,
+    shared_sessions::SessionNote,
 };
 pub use event_stream::{event_stream, event_stream_with_ping};
 use exchange::HttpExchange;
-pub(super) use exchange::{EventSource, stream_response};
+pub(super) use exchange::{EventSource, FeedReader, stream_response};
 use headers::{
     AcceptedTypes, LAST_EVENT_ID_HEADER, accepted_types, protocol_version, single_header,
 };
 pub use headers::{check_content_headers, require_json};
+use maru_observability::journal::client_label;
+use maru_peers::PeerGone;
 use maru_tools::Caller;
 
 /// Names the session on every request after the handshake.
@@ -99,11 +102,14 @@ pub async fn post(http_request: StreamableRequest, body: Bytes) -> Response {
         RpcMessage::Notification { .. } if version.is_some_and(ProtocolVersion::is_modern) => {
             reply::accepted()
         }
-        message => match http_request.session(version) {
+        message => match http_request.session(version).await {
             Err(refusal) => refusal,
             Ok(session) => {
-                handle_one_way(&session, &message);
-                reply::accepted()
+                let engine = &http_request.engine;
+                match engine.handle_one_way(&session, &message, text).await {
+                    Ok(()) => reply::accepted(),
+                    Err(PeerGone) => unknown_session(),
+                }
             }
         },
     }
@@ -125,35 +131,62 @@ pub async fn get(http_request: StreamableRequest) -> Response {
     }
     let session = match protocol_version(&http_request.headers) {
         Err(error) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &error),
-        Ok(version) => match http_request.session(version) {
+        Ok(version) => match http_request.session(version).await {
             Err(refusal) => return refusal,
             Ok(session) => session,
         },
     };
     let resumed =
-        single_header(&http_request.headers, &LAST_EVENT_ID_HEADER).and_then(parse_event_id);
-    let (stream, event) = resumed.unwrap_or((STANDALONE_STREAM, u64::MAX));
+        single_header(&http_request.headers, &LAST_EVENT_ID_HEADER).and_then(EventId::parse);
+    let hub = session.hub().map(|it| &**it);
+    let held_elsewhere = resumed.as_ref().filter(|it| it.hub.as_deref() != hub);
+    if let Some(event) = held_elsewhere {
+        return resume_elsewhere(&http_request, &session, event).await;
+    }
+    let stream = resumed.as_ref().map_or(STANDALONE_STREAM, |it| it.stream);
     let Some(mut feed) = session.streams.claim(stream).await else {
-        return reply::reject(
-            StatusCode::GONE,
-            "this stream has ended, or another reader holds it",
-        );
+        return reply::stream_gone();
     };
-    if resumed.is_some() {
-        feed.replay_after(event);
+    if let Some(event) = resumed {
+        feed.replay_after(event.number);
     }
     exchange::stream(feed, &http_request.engine, Some(&session))
 }
 
+/// Resumes a stream that began at another hub.
+async fn resume_elsewhere(
+    http_request: &StreamableRequest,
+    session: &Arc<McpSession>,
+    event: &EventId,
+) -> Response {
+    let engine = &http_request.engine;
+    let (Some(shared), Some(hub)) = (&engine.shared, &event.hub) else {
+        return reply::stream_gone();
+    };
+    if event.stream == STANDALONE_STREAM {
+        // Every hub has this stream; only the changes since the last event are unknown.
+        let Some(mut feed) = session.streams.claim(STANDALONE_STREAM).await else {
+            return reply::stream_gone();
+        };
+        feed.push_list_changes();
+        return exchange::stream(feed, engine, Some(session));
+    }
+    let resumed = shared.resume_elsewhere(engine, session, (hub, event)).await;
+    resumed.unwrap_or_else(|PeerGone| unknown_session())
+}
+
 /// `DELETE`: ends the session.
-pub fn delete(http_request: &StreamableRequest) -> Response {
+pub async fn delete(http_request: &StreamableRequest) -> Response {
     if !http_request.headers.contains_key(&SESSION_ID_HEADER) {
         return reply::reject(StatusCode::METHOD_NOT_ALLOWED, "DELETE needs a session");
     }
-    match http_request.session(None) {
+    match http_request.session(None).await {
         Err(refusal) => refusal,
         Ok(session) => {
             http_request.engine.sessions.end(&session.id);
+            if let Some(shared) = &http_request.engine.shared {
+                shared.write_note(&session, &SessionNote::Ended).await;
+            }
             reply::empty(StatusCode::NO_CONTENT)
         }
     }
@@ -180,7 +213,7 @@ async fn on_request(
         // Boxed, because it would make the future of every other request larger.
         return Box::pin(initialize(&http_request, &owned)).await;
     }
-    let session = match http_request.session(version) {
+    let session = match http_request.session(version).await {
         Ok(session) => session,
         Err(refusal) => return refusal,
     };
@@ -209,12 +242,19 @@ async fn on_request(
 async fn initialize(http_request: &StreamableRequest, request: &OwnedRequest) -> Response {
     let engine = &http_request.engine;
     // Invalid parameters must not open a session.
-    let checked =
-        RequestParams::parse(request.params.as_deref()).and_then(|params| read_handshake(&params));
-    if let Err(error) = checked {
-        return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &error);
-    }
-    let opened = engine.open_session(http_request.caller.clone());
+    let checked = RequestParams::parse(request.params.as_deref()).and_then(|params| {
+        let (version, capabilities) = read_handshake(&params)?;
+        let label = params.client_info.and_then(client_label);
+        let label = label.as_deref().map(str::to_owned);
+        Ok(TokenClient::new(version, &capabilities, label))
+    });
+    let client = match checked {
+        Ok(client) => client,
+        Err(error) => {
+            return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &error);
+        }
+    };
+    let opened = engine.open_session(http_request.caller.clone(), Some(client));
     let session = match opened {
         Ok(session) => session,
         Err(too_many) => {
@@ -228,21 +268,20 @@ async fn initialize(http_request: &StreamableRequest, request: &OwnedRequest) ->
     response
 }
 
-/// Handles a notification or a response, which get no response.
-pub(super) fn handle_one_way(session: &McpSession, message: &RpcMessage<'_>) {
-    match message {
-        RpcMessage::Notification { method, params } => {
-            // Notifications get no response, not even an invalid one.
-            session.handle_notification(method, &RequestParams::parse(*params).unwrap_or_default());
-        }
-        RpcMessage::Response(response) => session.handle_response(response),
-        RpcMessage::Request(_) => (),
-    }
+fn unknown_session() -> Response {
+    reply::rpc_error(
+        StatusCode::NOT_FOUND,
+        None,
+        &RpcError::new(
+            code::INVALID_REQUEST,
+            "unknown or expired session; POST initialize again",
+        ),
+    )
 }
 
 impl StreamableRequest {
     /// The session that the request names.
-    fn session(&self, version: Option<ProtocolVersion>) -> Result<Arc<McpSession>, Response> {
+    async fn session(&self, version: Option<ProtocolVersion>) -> Result<Arc<McpSession>, Response> {
         let Some(id) = self.headers.get(&SESSION_ID_HEADER) else {
             if !self.allows_no_session {
                 let error = "no Mcp-Session-Id: POST initialize first, or use 2026-07-28";
@@ -252,12 +291,7 @@ impl StreamableRequest {
                     &RpcError::new(code::INVALID_REQUEST, error),
                 ));
             }
-            let limits = self.engine.limits();
-            let session = detached_session(
-                self.caller.clone(),
-                limits.max_calls_per_session,
-                &self.engine.catalog,
-            );
+            let session = self.engine.new_session(self.caller.clone());
             session.set_client_info(
                 version.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE),
                 serde_json::Value::Null,
@@ -265,21 +299,12 @@ impl StreamableRequest {
             );
             return Ok(Arc::new(session));
         };
-        let found = id
-            .to_str()
-            .ok()
-            .and_then(|id| self.engine.sessions.find(id, &self.caller.principal));
+        let found = match id.to_str() {
+            Ok(id) => self.engine.find_session(id, &self.caller).await,
+            Err(_) => None,
+        };
         found
             .filter(|session| session.caller.scope == self.caller.scope)
-            .ok_or_else(|| {
-                reply::rpc_error(
-                    StatusCode::NOT_FOUND,
-                    None,
-                    &RpcError::new(
-                        code::INVALID_REQUEST,
-                        "unknown or expired session; POST initialize again",
-                    ),
-                )
-            })
+            .ok_or_else(unknown_session)
     }
 }

@@ -11,8 +11,8 @@ use std::{
 
 use ahash::AHashMap;
 use maru_protocol::{
-    LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcResponse, code,
-    write_request,
+    LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcMessage,
+    RpcResponse, code, write_request,
 };
 use maru_runtime::message_queue;
 use serde_json::Value;
@@ -38,6 +38,9 @@ const MAX_LISTENING_REQUESTS: usize = 64;
 #[derive(Debug)]
 pub(super) struct McpSession {
     pub(super) id: String,
+    /// This hub, if others may go on with the session; it is part of the ids of requests
+    /// to the client and of events.
+    hub: Option<Arc<str>>,
     pub(super) caller: Caller,
     /// Distinguishes it from other sessions of the same token.
     pub(super) connection: ClientConnection,
@@ -106,6 +109,7 @@ impl McpSession {
     ) -> Self {
         Self {
             id,
+            hub: None,
             caller,
             connection: ClientConnection::unique(),
             out,
@@ -125,6 +129,17 @@ impl McpSession {
             last_used: Mutex::new(Instant::now()),
             max_running,
         }
+    }
+
+    /// Sets the id under which other hubs know the session, and this hub.
+    pub(super) fn set_id(&mut self, id: String, hub: Arc<str>) {
+        self.id = id;
+        self.hub = Some(hub);
+    }
+
+    /// This hub, if others may go on with the session.
+    pub(super) fn hub(&self) -> Option<&Arc<str>> {
+        self.hub.as_ref()
     }
 
     /// Handles the handshake. A second handshake does not change the first.
@@ -289,8 +304,26 @@ impl McpSession {
         lock(&self.running).len() - self.listening.load(Relaxed)
     }
 
+    /// Whether the request with this id is in progress here.
+    pub(super) fn is_running(&self, id: &RpcId) -> bool {
+        lock(&self.running).contains_key(id)
+    }
+
+    /// Handles a notification or a response, which get no response.
+    pub(super) fn handle_one_way(&self, message: &RpcMessage<'_>) {
+        match message {
+            RpcMessage::Notification { method, params } => {
+                // Notifications get no response, not even an invalid one.
+                let params = RequestParams::parse(*params).unwrap_or_default();
+                self.handle_notification(method, &params);
+            }
+            RpcMessage::Response(response) => self.handle_response(response),
+            RpcMessage::Request(_) => (),
+        }
+    }
+
     /// Handles a notification.
-    pub(super) fn handle_notification(&self, method: &str, params: &RequestParams<'_>) {
+    fn handle_notification(&self, method: &str, params: &RequestParams<'_>) {
         self.touch();
         if method == "notifications/cancelled"
             && let Some(id) = params.request_id.and_then(RpcId::parse)
@@ -301,7 +334,7 @@ impl McpSession {
     }
 
     /// Handles a response to a request of ours; others are ignored.
-    pub(super) fn handle_response(&self, response: &RpcResponse<'_>) {
+    fn handle_response(&self, response: &RpcResponse<'_>) {
         self.touch();
         let Some(waiting) = lock(&self.client_requests).remove(&response.id) else {
             return;
@@ -325,7 +358,11 @@ impl McpSession {
         params: &Value,
         limit: Duration,
     ) -> Result<Value, String> {
-        let id = RpcId::Number(self.next_number());
+        let number = self.next_number();
+        let id = match &self.hub {
+            Some(hub) => RpcId::from(&*format!("{hub}-{number}")),
+            None => RpcId::Number(number),
+        };
         let (reply, answer) = oneshot::channel();
         let _asked = ClientRequestGuard {
             session: self,

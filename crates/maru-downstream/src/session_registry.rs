@@ -27,14 +27,18 @@ pub(super) struct SessionRegistry {
 pub(super) struct TooManySessions(usize);
 
 impl SessionRegistry {
-    /// Opens a session. A caller at its limit loses the session that was idle longest.
-    pub(super) fn open(
+    /// Registers a session, unless one with its id is open. A caller at its limit loses
+    /// the session that was idle longest.
+    pub(super) fn register(
         &self,
-        caller: Caller,
+        session: McpSession,
         limits: &LimitSettings,
-        catalog: &Catalog,
     ) -> Result<Arc<McpSession>, TooManySessions> {
+        let caller = &session.caller;
         let mut open = self.lock();
+        if let Some(same) = open.get(&session.id) {
+            return Ok(Arc::clone(same));
+        }
         let own: Vec<&Arc<McpSession>> = open
             .values()
             .filter(|it| it.caller.principal == caller.principal)
@@ -49,11 +53,7 @@ impl SessionRegistry {
             open.remove(&longest.id);
             longest.close();
         }
-        let session = Arc::new(detached_session(
-            caller,
-            limits.max_calls_per_session,
-            catalog,
-        ));
+        let session = Arc::new(session);
         open.insert(session.id.clone(), Arc::clone(&session));
         Ok(session)
     }
@@ -62,6 +62,11 @@ impl SessionRegistry {
     pub(super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<McpSession>> {
         let session = self.lock().get(id).cloned()?;
         (session.caller.principal == *principal).then_some(session)
+    }
+
+    /// The session with this id, for a hub that knows that its caller may use it.
+    pub(super) fn get(&self, id: &str) -> Option<Arc<McpSession>> {
+        self.lock().get(id).cloned()
     }
 
     /// Ends a session and cancels its requests.

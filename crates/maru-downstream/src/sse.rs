@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    body::{Body, Bytes},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{body::Bytes, http::StatusCode, response::Response};
 use maru_protocol::{CheckedJson, InvalidMessage, RpcMessage, write_event};
 use maru_runtime::tasks::run_parser;
 
@@ -14,7 +10,7 @@ use super::{
     McpEngine,
     dispatch::OwnedRequest,
     feed::{MessageFeed, STANDALONE_STREAM},
-    http::{EventSource, handle_one_way, reply, stream_response},
+    http::{EventSource, reply, stream_response},
     session::{McpSession, ReaderGuard, RunningRequest},
 };
 use maru_auth::Principal;
@@ -22,7 +18,7 @@ use maru_tools::Caller;
 
 /// `GET /sse`: opens the session. Its first event says where to post.
 pub fn get(engine: &Arc<McpEngine>, caller: Caller) -> Response {
-    let session = match engine.open_session(caller) {
+    let session = match engine.open_session(caller, None) {
         Ok(session) => session,
         Err(too_many) => {
             return reply::reject(StatusCode::SERVICE_UNAVAILABLE, too_many.to_string());
@@ -53,12 +49,27 @@ pub async fn post(
     session_id: &str,
     body: Bytes,
 ) -> Response {
-    let Some(session) = engine.sessions.find(session_id, principal) else {
-        return reply::reject(
+    if let Some(session) = engine.sessions.find(session_id, principal) {
+        return accept(engine, session, body).await;
+    }
+    let forwarded = match &engine.shared {
+        Some(shared) => Box::pin(shared.forward_sse(principal, session_id, &body)).await,
+        None => None,
+    };
+    forwarded.unwrap_or_else(|| {
+        reply::reject(
             StatusCode::NOT_FOUND,
             "unknown or expired session; GET /sse again",
-        );
-    };
+        )
+    })
+}
+
+/// Handles one message of a session whose stream is here.
+pub(super) async fn accept(
+    engine: &Arc<McpEngine>,
+    session: Arc<McpSession>,
+    body: Bytes,
+) -> Response {
     let checked = run_parser(body.len(), move || CheckedJson::new(body)).await;
     let message = match checked.text() {
         Ok(text) => RpcMessage::parse(text),
@@ -83,11 +94,9 @@ pub async fn post(
                 }
             }
         }
-        Ok(message) => handle_one_way(&session, &message),
+        Ok(message) => session.handle_one_way(&message),
     }
-    let mut response = Response::new(Body::from("Accepted"));
-    *response.status_mut() = StatusCode::ACCEPTED;
-    response
+    reply::text(StatusCode::ACCEPTED, "Accepted".to_owned())
 }
 
 /// Handles a request in its own task; the POST returns before that.

@@ -13,7 +13,6 @@ use super::{
     McpEngine,
     dispatch::OwnedRequest,
     feed::STANDALONE_STREAM,
-    http::handle_one_way,
     modern_client::ModernClient,
     session::{McpSession, WaitingRequestGuard},
     session_registry::detached_session,
@@ -140,7 +139,7 @@ async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: D
                     Err(busy) => write_error(Some(&request.id), &busy),
                 }
             }
-            Ok(message) => return handle_one_way(session, &message),
+            Ok(message) => return session.handle_one_way(&message),
         },
     };
     // If the client does not read, `write` ends the session.

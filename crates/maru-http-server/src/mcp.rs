@@ -81,7 +81,7 @@ async fn streamable_http(
     };
     match parts.method.as_str() {
         "GET" => http::get(request).await,
-        "DELETE" => http::delete(&request),
+        "DELETE" => http::delete(&request).await,
         _ => match body::read(body, hub.max_body_bytes()).await {
             Ok(body) => http::post(request, body).await,
             Err(rejection) => rejection,

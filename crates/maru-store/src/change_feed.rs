@@ -20,6 +20,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Notifications that arrive together are one change.
 const COALESCE_DELAY: Duration = Duration::from_millis(20);
+/// The table of the messages between hubs.
+const MESSAGE_TABLE: &str = "hub_envelope";
 /// How many names of tables are kept; maru has fewer. Any role of the database may notify.
 const MAX_PENDING_TABLES: usize = 64;
 
@@ -36,6 +38,10 @@ pub enum ChangedTables {
 #[derive(Debug)]
 pub struct ChangeFeed {
     backend: PostgresBackend,
+    /// The channel that is notified.
+    channel: String,
+    /// How often everything is read again while notifications do not arrive.
+    poll_interval: Duration,
     listener: Option<ChangeListener>,
     /// Whether changes were polled before, so that this is logged once.
     is_polling: bool,
@@ -83,18 +89,29 @@ impl Store {
     pub fn change_feed(&self) -> Option<ChangeFeed> {
         match &self.backend {
             StoreBackend::Sqlite(_) => None,
-            StoreBackend::Postgres(backend) => Some(ChangeFeed {
-                backend: backend.clone(),
-                listener: None,
-                is_polling: false,
-            }),
+            StoreBackend::Postgres(backend) => Some(ChangeFeed::new(
+                backend.clone(),
+                CHANGE_CHANNEL.to_owned(),
+                POLL_INTERVAL,
+            )),
         }
     }
 }
 
 impl ChangeFeed {
+    /// A feed of the notifications of `channel`.
+    pub(super) fn new(backend: PostgresBackend, channel: String, poll_interval: Duration) -> Self {
+        Self {
+            backend,
+            channel,
+            poll_interval,
+            listener: None,
+            is_polling: false,
+        }
+    }
+
     /// Waits for the next change. Everything counts as changed after a connection was
-    /// made, and every five seconds while there is none.
+    /// made, and at every poll while there is none.
     pub async fn next(&mut self) -> ChangedTables {
         loop {
             let Some(listener) = &mut self.listener else {
@@ -108,11 +125,18 @@ impl ChangeFeed {
     }
 
     async fn listen_or_poll(&mut self) -> ChangedTables {
-        let opened = time::timeout(2 * RESPONSE_TIMEOUT, ChangeListener::open(&self.backend)).await;
+        let opened = time::timeout(
+            2 * RESPONSE_TIMEOUT,
+            ChangeListener::open(&self.backend, &self.channel),
+        )
+        .await;
         match opened.unwrap_or(Err(DatabaseError::Timeout(2 * RESPONSE_TIMEOUT))) {
             Ok(listener) => {
                 if self.is_polling {
-                    info!("changes of other hubs arrive at once again");
+                    info!(
+                        channel = self.channel,
+                        "notifications of the store arrive again"
+                    );
                 }
                 self.is_polling = false;
                 self.listener = Some(listener);
@@ -121,11 +145,13 @@ impl ChangeFeed {
                 if !self.is_polling {
                     warn!(
                         %error,
-                        "the store sends no notifications (a pooler in transaction mode keeps them back); changes of other hubs are read every {POLL_INTERVAL:?}"
+                        channel = self.channel,
+                        "the store sends no notifications (a pooler in transaction mode keeps them back); what other hubs send is read every {:?}",
+                        self.poll_interval
                     );
                 }
                 self.is_polling = true;
-                time::sleep(POLL_INTERVAL).await;
+                time::sleep(self.poll_interval).await;
             }
         }
         ChangedTables::All
@@ -134,13 +160,11 @@ impl ChangeFeed {
 
 impl ChangeListener {
     /// Opens a connection and checks that a notification of another connection arrives.
-    async fn open(backend: &PostgresBackend) -> Result<Self, DatabaseError> {
+    async fn open(backend: &PostgresBackend, channel: &str) -> Result<Self, DatabaseError> {
         let (client, connection) = backend.connect_listener().await?;
         let mut listener = Self::new(client, connection);
-        listener
-            .execute(&format!("LISTEN {CHANGE_CHANNEL}"))
-            .await?;
-        backend.notify_listeners().await?;
+        listener.execute(&format!("LISTEN {channel}")).await?;
+        backend.notify_listeners(channel).await?;
         match time::timeout(RESPONSE_TIMEOUT, listener.receive()).await {
             Ok(true) => Ok(listener),
             Ok(false) => Err(closed()),
@@ -174,6 +198,10 @@ impl ChangeListener {
                     alive.ok()?.ok()?;
                 }
             }
+        }
+        if self.pending.includes(MESSAGE_TABLE) {
+            // Messages of other hubs do not wait for further ones.
+            return Some(mem::replace(&mut self.pending, ChangedTables::none()));
         }
         // A change often touches several tables.
         let coalesced = async { while self.receive().await {} };

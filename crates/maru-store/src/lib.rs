@@ -26,6 +26,7 @@ mod change_feed;
 mod console;
 mod credentials;
 mod custom_tools;
+mod hub_mailbox;
 mod migrations;
 mod model_budgets;
 mod model_usage;
@@ -57,6 +58,7 @@ pub use change_feed::{ChangeFeed, ChangedTables};
 pub use console::ConsoleSessionRow;
 pub use credentials::ServerCredentialRow;
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
+pub use hub_mailbox::{HubEnvelope, HubMailbox, HubMemberRow};
 pub use model_budgets::ModelBudgetRow;
 pub use model_usage::{ModelUsageFilter, ModelUsageRow, UsageBatch, UsageTotals};
 pub use models::ModelRow;
@@ -89,6 +91,11 @@ pub enum Error {
         /// Why the connection failed.
         reason: maru_postgres::PostgresConnectError,
     },
+    /// The key that the hubs of this store share was encrypted with another one.
+    #[error(
+        "the key that all hubs of this database share cannot be read; give every hub the same seal_key_file"
+    )]
+    SharedKeyUnreadable,
     /// A statement failed.
     #[error("the store did not {attempted}")]
     Failed {

@@ -42,6 +42,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("018_change_feed"),
     migration!("019_server_credential"),
     migration!("020_model"),
+    migration!("021_hub_envelope"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

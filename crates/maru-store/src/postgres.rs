@@ -110,11 +110,12 @@ impl PostgresBackend {
         Ok(config.connect(tls).await?)
     }
 
-    /// Sends a notification that names no table to every listener.
-    pub(super) async fn notify_listeners(&self) -> Result<(), DatabaseError> {
+    /// Sends a notification that names no table to every listener of `channel`.
+    pub(super) async fn notify_listeners(&self, channel: &str) -> Result<(), DatabaseError> {
         let client = self.acquire_connection().await?;
-        let sent = client.batch_execute("SELECT pg_notify('maru_change', '')");
-        Ok(sent.await?)
+        let sql = "SELECT pg_notify($1, '')";
+        client.execute(sql, &[&channel]).await?;
+        Ok(())
     }
 
     async fn acquire_connection(&self) -> Result<Object, DatabaseError> {

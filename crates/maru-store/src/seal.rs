@@ -44,32 +44,43 @@ impl SecretSealer {
         Self(LessSafeKey::new(key))
     }
 
-    pub(super) fn seal(&self, associated_data: &str, text: &str) -> String {
+    /// Encrypts `content`, which only opens with the same `associated_data`.
+    pub fn seal_bytes(&self, associated_data: &str, content: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).expect("the operating system gives random bytes");
-        let mut sealed = text.as_bytes().to_vec();
+        let mut sealed = content.to_vec();
         self.0
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(associated_data.as_bytes()),
                 &mut sealed,
             )
-            .expect("a configuration is not that long");
-        let bytes = [nonce.as_slice(), &sealed].concat();
+            .expect("the content is not that long");
+        [nonce.as_slice(), &sealed].concat()
+    }
+
+    /// Decrypts bytes; `None` if they were encrypted with another key or other associated
+    /// data.
+    pub fn open_bytes(&self, associated_data: &str, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let aad = Aad::from(associated_data.as_bytes());
+        let opened = self.0.open_in_place(nonce, aad, sealed).ok()?;
+        Some(opened.to_vec())
+    }
+
+    pub(super) fn seal(&self, associated_data: &str, text: &str) -> String {
+        let bytes = self.seal_bytes(associated_data, text.as_bytes());
         format!("{SEALED_PREFIX}{}", BASE64_STANDARD.encode(bytes))
     }
 
     /// Decrypts a text; `None` if it was encrypted with another key or other associated
     /// data.
     pub(super) fn open(&self, associated_data: &str, text: &str) -> Option<String> {
-        let mut bytes = BASE64_STANDARD
+        let bytes = BASE64_STANDARD
             .decode(text.strip_prefix(SEALED_PREFIX)?)
             .ok()?;
-        let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let aad = Aad::from(associated_data.as_bytes());
-        let opened = self.0.open_in_place(nonce, aad, sealed).ok()?;
-        String::from_utf8(opened.to_vec()).ok()
+        String::from_utf8(self.open_bytes(associated_data, bytes)?).ok()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
 use super::{DatabaseError, Error, PortableStatement, ResultRow, Store, is_sealed};
 
 /// A database that tools may read, as stored.
@@ -15,6 +17,8 @@ pub struct SourceRow {
     pub updated_at: i64,
 }
 
+/// The setting with the key that the hubs of this store share.
+const SHARED_KEY_SETTING: &str = "shared_key";
 const LIST: PortableStatement = PortableStatement {
     attempted: "list the sources",
     sql: "SELECT name, definition, updated_at FROM data_source ORDER BY name",
@@ -39,8 +43,14 @@ const PUT_SETTING: PortableStatement = PortableStatement {
     sql: "INSERT INTO hub_setting (name, value) VALUES ($1, $2)
           ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING name",
 };
+const KEEP_SETTING: PortableStatement = PortableStatement {
+    attempted: "keep a value of the hub",
+    sql: "INSERT INTO hub_setting (name, value) VALUES ($1, $2)
+          ON CONFLICT (name) DO NOTHING RETURNING name",
+};
 /// Every statement of this file that both back ends run.
-pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, DELETE, GET_SETTING, PUT_SETTING];
+pub(super) const STATEMENTS: &[PortableStatement] =
+    &[LIST, PUT, DELETE, GET_SETTING, PUT_SETTING, KEEP_SETTING];
 
 /// What a sealed definition is bound to.
 fn associated_data(name: &str) -> String {
@@ -96,6 +106,29 @@ impl Store {
     pub async fn hub_setting(&self, name: &str) -> Result<Option<String>, Error> {
         let rows: Vec<SettingRow> = self.query_as(GET_SETTING, vec![name.into()]).await?;
         Ok(rows.into_iter().next().map(|it| it.0))
+    }
+
+    /// The key with which hubs that share the store seal what they give to clients and to
+    /// each other. The first hub makes it; `seal_key_file` encrypts it.
+    pub async fn shared_key(&self) -> Result<[u8; 32], Error> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).expect("the operating system gives random bytes");
+        let text = BASE64_STANDARD.encode(key);
+        let text = match &self.sealer {
+            Some(sealer) => sealer.seal(SHARED_KEY_SETTING, &text),
+            None => text,
+        };
+        let values = vec![SHARED_KEY_SETTING.into(), text.into()];
+        self.execute(KEEP_SETTING, values).await?;
+        let kept = self.hub_setting(SHARED_KEY_SETTING).await?;
+        let kept = kept.unwrap_or_default();
+        let opened = match &self.sealer {
+            Some(sealer) if is_sealed(&kept) => sealer.open(SHARED_KEY_SETTING, &kept),
+            _ => Some(kept),
+        };
+        let bytes = opened.and_then(|it| BASE64_STANDARD.decode(it).ok());
+        let key = bytes.and_then(|it| <[u8; 32]>::try_from(it).ok());
+        key.ok_or(Error::SharedKeyUnreadable)
     }
 
     /// Sets a switch of the hub.

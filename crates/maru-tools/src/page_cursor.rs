@@ -29,6 +29,11 @@ pub(crate) struct PagedResult<'a> {
 }
 
 impl PageCursors {
+    /// Cursors with a key that other hubs have, too.
+    pub fn with_key(key: [u8; 32]) -> Self {
+        Self(Arc::new(RequestStateSealer::with_key(key, None)))
+    }
+
     /// `limits` for the page at which `cursor` stands, or for the first.
     pub(crate) fn page_limits(
         &self,

@@ -8,9 +8,7 @@ use maru_protocol::{InvalidMessage, ProtocolVersion, RpcError, RpcMessage, code,
 use maru_runtime::message_queue;
 use serde_json::value::RawValue;
 
-use super::{
-    StreamableRequest, exchange::HttpExchange, handle_one_way, headers::AcceptedTypes, reply,
-};
+use super::{StreamableRequest, exchange::HttpExchange, headers::AcceptedTypes, reply};
 use crate::dispatch::OwnedRequest;
 
 const MAX_BATCH_MESSAGES: usize = 100;
@@ -24,7 +22,7 @@ pub(super) async fn post(
     if version.is_some_and(|it| it != ProtocolVersion::V2025_03_26) {
         return refuse("batches exist in 2025-03-26 only");
     }
-    let session = match http_request.session(version) {
+    let session = match http_request.session(version).await {
         Ok(session) => session,
         Err(refusal) => return refusal,
     };
@@ -48,7 +46,11 @@ pub(super) async fn post(
                 refused.push(write_error(Some(&request.id), &why));
             }
             Ok(RpcMessage::Request(request)) => requests.push(OwnedRequest::new(&request)),
-            Ok(message) => handle_one_way(&session, &message),
+            Ok(message) => {
+                let engine = &http_request.engine;
+                // The others of the batch are still answered.
+                let _gone = engine.handle_one_way(&session, &message, part.get()).await;
+            }
         }
     }
     if requests.is_empty() && refused.is_empty() {

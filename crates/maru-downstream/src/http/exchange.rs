@@ -111,24 +111,7 @@ pub(super) fn stream(
     engine: &Arc<McpEngine>,
     session: Option<&Arc<McpSession>>,
 ) -> Response {
-    let revoked = match session {
-        Some(session) => session.streams.start_reading(feed.stream_number()),
-        None => CancellationToken::new(),
-    };
-    let end = match session {
-        None => CancellationToken::new(),
-        Some(session) if feed.stream_number() == STANDALONE_STREAM => session.closing.clone(),
-        Some(session) => session.end.clone(),
-    };
-    let reader = FeedReader {
-        engine: Arc::clone(engine),
-        _reading: session.map(McpSession::track_reader),
-        session: session.cloned(),
-        feed: Some(feed),
-        end,
-        revoked,
-        done: false,
-    };
+    let reader = FeedReader::new(feed, engine, session);
     let first = reader.priming_event();
     stream_response(reader, first, engine.limits().keep_alive())
 }
@@ -161,7 +144,8 @@ pub(crate) fn stream_response(
     event_stream_from_bytes(events, keep_alive)
 }
 
-struct FeedReader {
+/// Reads a feed as events; dropping it lets the stream wait for its next reader.
+pub(crate) struct FeedReader {
     engine: Arc<McpEngine>,
     session: Option<Arc<McpSession>>,
     _reading: Option<ReaderGuard>,
@@ -173,12 +157,45 @@ struct FeedReader {
 }
 
 impl FeedReader {
+    pub(crate) fn new(
+        feed: MessageFeed,
+        engine: &Arc<McpEngine>,
+        session: Option<&Arc<McpSession>>,
+    ) -> Self {
+        let revoked = match session {
+            Some(session) => session.streams.start_reading(feed.stream_number()),
+            None => CancellationToken::new(),
+        };
+        let end = match session {
+            None => CancellationToken::new(),
+            Some(session) if feed.stream_number() == STANDALONE_STREAM => session.closing.clone(),
+            Some(session) => session.end.clone(),
+        };
+        Self {
+            engine: Arc::clone(engine),
+            _reading: session.map(McpSession::track_reader),
+            session: session.cloned(),
+            feed: Some(feed),
+            end,
+            revoked,
+            done: false,
+        }
+    }
+
+    /// The id of an event, with this hub if others may resume the stream.
+    fn public_id(&self, id: String) -> String {
+        match self.session.as_ref().and_then(|it| it.hub()) {
+            Some(hub) => format!("{hub}.{id}"),
+            None => id,
+        }
+    }
+
     /// An event without data that gives clients of 2025-11-25 an id to resume after.
-    fn priming_event(&self) -> Option<String> {
+    pub(crate) fn priming_event(&self) -> Option<String> {
         let session = self.session.as_ref()?;
         let feed = self.feed.as_ref()?;
         (session.version() >= ProtocolVersion::V2025_11_25)
-            .then(|| format!("id: {}\ndata:\n\n", feed.first_event_id()))
+            .then(|| format!("id: {}\ndata:\n\n", self.public_id(feed.first_event_id())))
     }
 }
 
@@ -192,16 +209,18 @@ impl EventSource for FeedReader {
             } else {
                 (None, feed.next().await?)
             };
-            Some(write_event(Some("message"), id.as_deref(), &message))
+            Some((id, message))
         };
-        let text = tokio::select! {
+        let event = tokio::select! {
             biased;
             () = self.revoked.cancelled() => return None,
-            text = next => text,
+            event = next => event,
             () = self.end.cancelled() => None,
         };
-        self.done = text.is_none();
-        text
+        self.done = event.is_none();
+        let (id, message) = event?;
+        let id = id.map(|it| self.public_id(it));
+        Some(write_event(Some("message"), id.as_deref(), &message))
     }
 
     fn report_progress(&self) {

@@ -20,6 +20,21 @@ pub fn json(status: StatusCode, text: String) -> Response {
     response
 }
 
+/// Plain text.
+pub(crate) fn text(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+}
+
+/// A stream cannot be read any more.
+pub(crate) fn stream_gone() -> Response {
+    reject(
+        StatusCode::GONE,
+        "this stream has ended, or another reader holds it",
+    )
+}
+
 /// A JSON-RPC error.
 pub fn rpc_error(status: StatusCode, id: Option<&RpcId>, error: &RpcError) -> Response {
     json(status, maru_protocol::write_error(id, error))

@@ -1,0 +1,408 @@
+//! The hubs that share the store: which of them run, and the exchanges with them.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
+use futures_util::future::join_all;
+use maru_runtime::tasks::{Tasks, with_timeout};
+use maru_store::{HubEnvelope, HubMailbox, HubMemberRow, SecretSealer, Store};
+use tokio::{sync::mpsc, time};
+use tracing::{debug, warn};
+
+use super::{
+    Exchange, HubKey, PeerGone, PeerRequest, PeerTopic,
+    exchange::OpenExchange,
+    outbox::{Outbox, write_envelopes},
+};
+
+/// How often a hub tells the others that it runs.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
+/// How many announcements pass between two removals of expired messages.
+const CLEANUP_EVERY: u32 = 30;
+/// How long a reply of another hub may take.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a note waits until every hub has it.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_EXCHANGES: usize = 16_384;
+/// How many requests of other hubs may wait to be handled.
+const MAX_WAITING_REQUESTS: usize = 256;
+const ID_LENGTH: usize = 10;
+const MESSAGE: &str = "message";
+const END: &str = "end";
+
+/// This hub's view of the hubs that share its store.
+#[derive(Debug)]
+pub struct PeerHubs {
+    id: Arc<str>,
+    name: Arc<str>,
+    key: HubKey,
+    sealer: SecretSealer,
+    mailbox: HubMailbox,
+    outbox: Outbox,
+    tasks: Tasks,
+    members: Mutex<Vec<PeerHub>>,
+    exchanges: Mutex<HashMap<String, OpenExchange>>,
+    services: Mutex<HashMap<PeerTopic, mpsc::Sender<PeerRequest>>>,
+    next_exchange: AtomicU64,
+}
+
+/// Another hub that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerHub {
+    /// Its id, new at every start.
+    pub id: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its version.
+    pub version: Arc<str>,
+}
+
+impl PeerHubs {
+    /// Joins the hubs that share `store`, under `name`; `None` if nobody can share it.
+    pub async fn join(
+        store: &Store,
+        name: &str,
+        tasks: &Tasks,
+    ) -> Result<Option<Arc<Self>>, maru_store::Error> {
+        let id = random_id();
+        let Some(mailbox) = store.hub_mailbox(&id) else {
+            return Ok(None);
+        };
+        let (outbox, waiting) = Outbox::new();
+        let key = HubKey::new(store.shared_key().await?);
+        let peers = Arc::new(Self {
+            id: id.into(),
+            name: name.into(),
+            sealer: key.sealer("envelope"),
+            key,
+            mailbox,
+            outbox,
+            tasks: tasks.clone(),
+            members: Mutex::default(),
+            exchanges: Mutex::default(),
+            services: Mutex::default(),
+            next_exchange: AtomicU64::new(1),
+        });
+        peers.announce().await;
+        let (announcer, stop) = (Arc::clone(&peers), tasks.stop_token());
+        tasks.spawn(async move {
+            stop.run_until_cancelled(announcer.announce_periodically())
+                .await;
+            // The others learn it by the missing announcements otherwise.
+            let _gone_anyway = announcer.mailbox.leave().await;
+        });
+        let (receiver, stop) = (Arc::clone(&peers), tasks.stop_token());
+        tasks.spawn(async move {
+            stop.run_until_cancelled(receiver.receive_messages()).await;
+        });
+        let (writer, stop) = (Arc::clone(&peers), tasks.stop_token());
+        tasks.spawn(async move {
+            let written = write_envelopes(&writer.mailbox, waiting, async |lost| {
+                writer.drop_exchanges(&lost);
+            });
+            stop.run_until_cancelled(written).await;
+        });
+        Ok(Some(peers))
+    }
+
+    /// The id of this hub, of `[a-z0-9]`, new at every start.
+    pub fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// The name of this hub.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The key that the hubs share.
+    pub fn key(&self) -> &HubKey {
+        &self.key
+    }
+
+    /// The other hubs that run.
+    pub fn others(&self) -> Vec<PeerHub> {
+        lock(&self.members).clone()
+    }
+
+    /// Receives the requests of other hubs about `topic` from now on. While 256 wait,
+    /// further ones are refused.
+    pub fn serve(&self, topic: PeerTopic) -> mpsc::Receiver<PeerRequest> {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING_REQUESTS);
+        lock(&self.services).insert(topic, sender);
+        receiver
+    }
+
+    /// Opens an exchange with a hub.
+    pub async fn open(
+        self: &Arc<Self>,
+        hub: &str,
+        topic: PeerTopic,
+        body: &str,
+    ) -> Result<Exchange, PeerGone> {
+        let member = match self.member(hub) {
+            Some(member) => member,
+            // It may have started a moment ago.
+            None => {
+                self.announce().await;
+                self.member(hub).ok_or(PeerGone)?
+            }
+        };
+        let number = self.next_exchange.fetch_add(1, Relaxed);
+        let id = format!("{}-{number}", self.id);
+        let exchange = self.register(member.id, id).ok_or(PeerGone)?;
+        let kind = topic.as_str().to_owned();
+        self.send(exchange.address(), kind, body).await?;
+        Ok(exchange)
+    }
+
+    /// Sends a request to a hub and waits for its reply, at most five seconds.
+    pub async fn request(
+        self: &Arc<Self>,
+        hub: &str,
+        topic: PeerTopic,
+        body: &str,
+    ) -> Result<String, PeerGone> {
+        let reply = async {
+            self.open(hub, topic, body)
+                .await?
+                .next()
+                .await
+                .ok_or(PeerGone)
+        };
+        with_timeout(REPLY_TIMEOUT, reply).await.ok_or(PeerGone)?
+    }
+
+    /// Sends a request to every other hub, without a reply.
+    pub async fn broadcast(self: &Arc<Self>, topic: PeerTopic, body: &str) {
+        for hub in self.others() {
+            // A hub that is gone needs no message.
+            let _ = self.open(&hub.id, topic, body).await;
+        }
+    }
+
+    /// Sends `body` to every hub that runs, waits a second at most until they have it, and
+    /// keeps it for those that read the notes under `key` later.
+    pub async fn write_note(
+        self: &Arc<Self>,
+        (topic, key): (PeerTopic, &str),
+        body: &str,
+        lifetime: Duration,
+    ) {
+        let envelope = HubEnvelope {
+            hub: String::new(),
+            exchange: key.to_owned(),
+            kind: topic.as_str().to_owned(),
+            body: self.seal(key, body),
+        };
+        if let Err(error) = self.mailbox.write_note(envelope, lifetime).await {
+            debug!(%error, "a note for later hubs could not be written");
+        }
+        let others = self.others();
+        let told = others.iter().map(|it| self.request(&it.id, topic, body));
+        let _without_those_that_hang = with_timeout(NOTE_TIMEOUT, join_all(told)).await;
+    }
+
+    /// The notes under `key`, the oldest first; none while the store is down.
+    pub async fn notes(&self, key: &str) -> Vec<String> {
+        let notes = self.mailbox.notes(key).await.unwrap_or_default();
+        let notes = notes.into_iter();
+        notes.filter_map(|it| self.unseal(key, &it.body)).collect()
+    }
+
+    pub(crate) fn has_exchange(&self, id: &str) -> bool {
+        lock(&self.exchanges).contains_key(id)
+    }
+
+    pub(crate) async fn send_message(
+        &self,
+        address: (&Arc<str>, &str),
+        text: &str,
+    ) -> Result<(), PeerGone> {
+        self.send(address, MESSAGE.to_owned(), text).await
+    }
+
+    /// Ends an exchange here and, unless the other hub ended it, there.
+    pub(crate) fn end_exchange(self: &Arc<Self>, hub: &Arc<str>, id: &str) {
+        if lock(&self.exchanges).remove(id).is_none() {
+            return;
+        }
+        let (peers, hub, id) = (Arc::clone(self), Arc::clone(hub), id.to_owned());
+        self.tasks.spawn(async move {
+            // A hub that is gone needs no end.
+            let _ = peers.send((&hub, &id), END.to_owned(), "").await;
+        });
+    }
+
+    async fn send(
+        &self,
+        (hub, exchange): (&Arc<str>, &str),
+        kind: String,
+        text: &str,
+    ) -> Result<(), PeerGone> {
+        let envelope = HubEnvelope {
+            hub: hub.to_string(),
+            body: self.seal(exchange, text),
+            exchange: exchange.to_owned(),
+            kind,
+        };
+        if self.outbox.send(envelope).await {
+            Ok(())
+        } else {
+            Err(PeerGone)
+        }
+    }
+
+    fn member(&self, hub: &str) -> Option<PeerHub> {
+        lock(&self.members)
+            .iter()
+            .find(|it| &*it.id == hub)
+            .cloned()
+    }
+
+    fn register(self: &Arc<Self>, hub: Arc<str>, id: String) -> Option<Exchange> {
+        let mut exchanges = lock(&self.exchanges);
+        if exchanges.len() >= MAX_EXCHANGES || exchanges.contains_key(&id) {
+            return None;
+        }
+        let (exchange, open) = Exchange::new(Arc::clone(self), hub, id.clone());
+        exchanges.insert(id, open);
+        Some(exchange)
+    }
+
+    async fn announce_periodically(self: &Arc<Self>) {
+        for round in 0_u32.. {
+            self.announce().await;
+            if round % CLEANUP_EVERY == 0
+                && let Err(error) = self.mailbox.delete_expired().await
+            {
+                debug!(%error, "expired messages could not be removed");
+            }
+            time::sleep(ANNOUNCE_INTERVAL).await;
+        }
+    }
+
+    /// Tells the others that this hub runs, and ends the exchanges with those that do not.
+    async fn announce(&self) {
+        let announced = self
+            .mailbox
+            .announce(&self.name, env!("CARGO_PKG_VERSION"))
+            .await;
+        // While the store is down, nobody is known to be gone.
+        let Ok(rows) = announced else { return };
+        let now: Vec<PeerHub> = rows.into_iter().map(PeerHub::from).collect();
+        let before = std::mem::replace(&mut *lock(&self.members), now.clone());
+        let gone = before.iter().filter(|hub| !now.contains(hub));
+        let gone: Vec<&Arc<str>> = gone.map(|it| &it.id).collect();
+        if !gone.is_empty() {
+            lock(&self.exchanges).retain(|_, it| !gone.contains(&&it.hub));
+        }
+    }
+
+    async fn receive_messages(self: &Arc<Self>) {
+        let mut notifications = self.mailbox.notifications();
+        loop {
+            let _table = notifications.next().await;
+            // A full batch may not be all.
+            while let Ok(envelopes) = self.mailbox.receive().await
+                && !envelopes.is_empty()
+            {
+                for envelope in envelopes {
+                    self.deliver(envelope);
+                }
+            }
+        }
+    }
+
+    fn deliver(self: &Arc<Self>, envelope: HubEnvelope) {
+        let HubEnvelope {
+            hub,
+            exchange,
+            kind,
+            body,
+        } = envelope;
+        let Some(body) = self.unseal(&exchange, &body) else {
+            warn!(hub, "a message of another hub was sealed with another key");
+            return;
+        };
+        match kind.as_str() {
+            MESSAGE => {
+                let delivered = lock(&self.exchanges)
+                    .get(&exchange)
+                    .filter(|it| *it.hub == hub)
+                    .is_none_or(|it| it.incoming.try_send(body).is_ok());
+                // Its reader does not keep up, or is gone.
+                if !delivered {
+                    self.end_exchange(&hub.into(), &exchange);
+                }
+            }
+            END => {
+                let mut exchanges = lock(&self.exchanges);
+                if exchanges.get(&exchange).is_some_and(|it| *it.hub == hub) {
+                    exchanges.remove(&exchange);
+                }
+            }
+            topic => self.accept(topic, (hub.into(), exchange), body),
+        }
+    }
+
+    /// Hands an exchange that another hub opened to its service; a refused one ends.
+    fn accept(self: &Arc<Self>, topic: &str, (hub, id): (Arc<str>, String), body: String) {
+        let Some(exchange) = self.register(hub, id) else {
+            return;
+        };
+        let topic = PeerTopic::parse(topic);
+        let service = topic.and_then(|it| lock(&self.services).get(&it).cloned());
+        if let Some(service) = service {
+            // Dropping the request ends its exchange.
+            drop(service.try_send(PeerRequest { body, exchange }));
+        }
+    }
+
+    /// Ends the exchanges whose messages were lost.
+    fn drop_exchanges(&self, lost: &[HubEnvelope]) {
+        let mut exchanges = lock(&self.exchanges);
+        for envelope in lost {
+            exchanges.remove(&envelope.exchange);
+        }
+    }
+
+    fn seal(&self, context: &str, text: &str) -> String {
+        BASE64_STANDARD_NO_PAD.encode(self.sealer.seal_bytes(context, text.as_bytes()))
+    }
+
+    fn unseal(&self, context: &str, text: &str) -> Option<String> {
+        let bytes = BASE64_STANDARD_NO_PAD.decode(text).ok()?;
+        String::from_utf8(self.sealer.open_bytes(context, bytes)?).ok()
+    }
+}
+
+impl From<HubMemberRow> for PeerHub {
+    fn from(row: HubMemberRow) -> Self {
+        Self {
+            id: row.id.into(),
+            name: row.name.into(),
+            version: row.version.into(),
+        }
+    }
+}
+
+/// An id that names a channel of PostgreSQL and is never used again.
+fn random_id() -> String {
+    const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut bytes = [0_u8; ID_LENGTH];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    let digits = bytes.map(|it| char::from(DIGITS[usize::from(it % 32)]));
+    digits.into_iter().collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,46 @@
+//! What hubs ask each other for.
+
+/// What an exchange is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerTopic {
+    /// A response of a client to a request of the hub that holds its stream.
+    SessionMessage,
+    /// A request of a session that its client cancelled; the hub that runs it is unknown.
+    SessionCancel,
+    /// What all hubs must know of a session: its end, its log level, its subscriptions.
+    SessionNote,
+    /// A message to a session of HTTP+SSE, which lives at the hub that holds its stream.
+    SseMessage,
+    /// A stream that its client resumes.
+    StreamResume,
+    /// A request with the answer to a question that another hub asked.
+    InputRound,
+}
+
+impl PeerTopic {
+    const ALL: [Self; 6] = [
+        Self::SessionMessage,
+        Self::SessionCancel,
+        Self::SessionNote,
+        Self::SseMessage,
+        Self::StreamResume,
+        Self::InputRound,
+    ];
+
+    /// Its name in an envelope.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionMessage => "session-message",
+            Self::SessionCancel => "session-cancel",
+            Self::SessionNote => "session-note",
+            Self::SseMessage => "sse-message",
+            Self::StreamResume => "stream-resume",
+            Self::InputRound => "input-round",
+        }
+    }
+
+    /// Parses the name; a newer hub may send others.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == name)
+    }
+}
