@@ -1,6 +1,6 @@
 # `make test` installs what the tests need and runs all of them; `make quick` runs what
 # needs no other programs, as any user.
-.PHONY: test quick lint deny fuzz docs bench soak run
+.PHONY: test quick lint deny fuzz targets dist docs bench bench-peers soak run
 
 BIN = $${CARGO_TARGET_DIR:-target}
 
@@ -30,6 +30,15 @@ deny:
 fuzz:
 	scripts/fuzz 60
 
+# Whether maru compiles for every system that it supports.
+targets:
+	scripts/targets
+
+# Every package, in target/packages, and whether they work (as root).
+dist:
+	scripts/dist $(TARGETS)
+	scripts/check-packages
+
 docs:
 	cargo run --quiet -- config --reference > docs/config.md.new && mv docs/config.md.new docs/config.md
 
@@ -38,6 +47,10 @@ bench:
 	scripts/bench
 	scripts/bench-data
 	scripts/bench-chat
+
+# The hub and its peers from the registries on the same work.
+bench-peers:
+	scripts/bench-peers
 
 # Kills, thousands of sessions, abandoned ones, SIGTERM under load, 100,000 calls,
 # floods; then every fault of servers and models five times.

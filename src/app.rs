@@ -3,6 +3,7 @@
 mod data;
 mod data_directory;
 mod hub_file;
+#[cfg_attr(not(unix), path = "app/local_socket_unsupported.rs")]
 mod local_socket;
 mod registered_servers;
 mod reload;

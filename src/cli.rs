@@ -10,6 +10,7 @@ mod connect;
 mod console;
 mod context;
 mod doctor;
+mod first_start;
 mod hub_endpoint;
 mod index;
 mod limits;
@@ -21,6 +22,10 @@ mod remote_hub;
 mod runs;
 mod serve;
 mod servers;
+mod service;
+mod service_manager;
+#[cfg_attr(windows, path = "cli/signals_windows.rs")]
+mod signals;
 mod status;
 mod suggestion;
 mod terminal;
@@ -139,6 +144,8 @@ enum CliCommand {
     Connect(connect::ConnectArgs),
     /// Print a one-time link that signs in to the web console of the running hub
     Console,
+    /// Run the hub as a service that starts by itself (systemd)
+    Service(service::ServiceArgs),
     /// Show the hub, its servers, tools and models
     Status,
     /// Check hub, servers, sources, models, port, files and clock, and say what to do
@@ -184,6 +191,7 @@ const EXAMPLES: &str = "Examples:
   maru --listen 127.0.0.1:0 --data-dir /tmp/maru    use any free port and another data directory
   maru config                                       show settings and where they were set
   maru connect claude-code --write                  add maru to a client
+  maru service install                              keep the hub running
   maru doctor                                       say what is wrong and what to do";
 
 /// The exit code if maru could not run the command: bad arguments or settings, no hub, an
@@ -241,6 +249,9 @@ impl Cli {
             CliCommand::Index(options) => index::run(&context, &options),
             CliCommand::Connect(options) => connect::run(&context, &options),
             CliCommand::Console => console::run(&context),
+            CliCommand::Service(options) => {
+                service::run(&context, &options, self.settings.config.as_deref())
+            }
             CliCommand::Status => status::run(&context),
             CliCommand::Doctor => doctor::run(&context),
             CliCommand::Limits(options) => limits::run(&context, &options),

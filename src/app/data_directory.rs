@@ -3,13 +3,13 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use maru_runtime::permissions::{mode_of, private_directory, private_file, set_mode};
 use tracing::warn;
 
 use super::{
@@ -27,10 +27,8 @@ static NEXT_SCRATCH_NUMBER: AtomicU32 = AtomicU32::new(0);
 /// Creates or checks the data directory: whoever can enter it can use the hub, and
 /// whoever can write to it controls the hub.
 pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path);
+    let mut builder = fs::DirBuilder::new();
+    let made = private_directory(builder.recursive(true)).create(path);
     let probe = path.join(".writable");
     made.and_then(|()| fs::write(&probe, ""))
         .and_then(|()| fs::remove_file(&probe))
@@ -45,7 +43,7 @@ pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
                 }
             )
         })?;
-    let mode = fs::metadata(path)?.permissions().mode();
+    let mode = mode_of(&fs::metadata(path)?);
     if mode & 0o002 != 0 {
         bail!(
             "every user of this machine may write to the data directory {0}; choose another with --data-dir DIR, or run: chmod 700 {0}",
@@ -67,17 +65,15 @@ pub(crate) fn prepare_data_dir(path: &Path) -> Result<()> {
 
 /// Removes the permissions of other users, and warns if they had any.
 fn make_private(path: &Path, what: &str) -> Result<()> {
-    let permissions = match fs::metadata(path) {
-        Ok(found) => found.permissions(),
+    let mode = match fs::metadata(path) {
+        Ok(found) => mode_of(&found) & 0o777,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    let mode = permissions.mode() & 0o777;
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    let private = fs::Permissions::from_mode(mode & 0o700);
-    fs::set_permissions(path, private).with_context(|| {
+    set_mode(path, mode & 0o700).with_context(|| {
         format!(
             "others may read {what} {0}, and that cannot be changed; run: chmod go-rwx {0}",
             path.display()
@@ -92,12 +88,9 @@ fn make_private(path: &Path, what: &str) -> Result<()> {
 
 /// Creates an empty file that only its owner may read, if it does not exist.
 pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
-        .map(drop)
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    private_file(&mut options).open(path).map(drop)
 }
 
 /// The directory of data files: the data directory, or a temporary one that is removed on
@@ -125,8 +118,7 @@ impl DataFiles {
             let number = NEXT_SCRATCH_NUMBER.fetch_add(1, Relaxed);
             let name = format!("{SCRATCH_PREFIX}{}-{number}", process::id());
             let path = config.data_dir.join(name);
-            fs::DirBuilder::new()
-                .mode(0o700)
+            private_directory(&mut fs::DirBuilder::new())
                 .create(&path)
                 .with_context(|| format!("cannot make {}", path.display()))?;
             files.scratch = Some(path);

@@ -186,6 +186,21 @@ fn list_clients(context: &CliContext, target: &HubTarget) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The names and titles of the clients on this machine.
+pub(super) fn installed_clients() -> Vec<(&'static str, &'static str)> {
+    let target = HubTarget {
+        origin: String::new(),
+        program: None,
+        token: None,
+        model: MODEL_PLACEHOLDER.to_owned(),
+    };
+    client_guides(&target)
+        .into_iter()
+        .filter(|guide| guide.traces.iter().any(|it| is_installed(it)))
+        .map(|guide| (guide.id, guide.title))
+        .collect()
+}
+
 const SYSTEM: OperatingSystem = OperatingSystem::current();
 
 /// Whether the client's file has maru: with these settings, with others, or not.

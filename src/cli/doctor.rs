@@ -1,16 +1,9 @@
 //! `maru doctor`: checks what maru needs and says what to do.
 
-use std::{
-    env, fs,
-    net::TcpListener,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::Path,
-    process::ExitCode,
-};
+use std::{env, fs, net::TcpListener, path::Path, process::ExitCode};
 
 use anyhow::Result;
-use maru_runtime::clock;
-use rustix::fs::statvfs;
+use maru_runtime::{clock, permissions::mode_of};
 use serde_json::{Value, json};
 
 use super::{client::HubClient, context::CliContext, serve::block_on, terminal};
@@ -69,14 +62,12 @@ fn check_directory(directory: &Path) -> DoctorFinding {
             format!("{shown} is not a directory"),
             "choose another with --data-dir DIR",
         ),
-        Ok(metadata) if metadata.uid() != rustix::process::geteuid().as_raw() => {
-            DoctorFinding::failed(
-                check,
-                format!("{shown} belongs to another user"),
-                "start maru as that user, or choose another with --data-dir DIR",
-            )
-        }
-        Ok(metadata) if metadata.permissions().mode() & 0o022 != 0 => DoctorFinding::warning(
+        Ok(metadata) if belongs_to_another_user(&metadata) => DoctorFinding::failed(
+            check,
+            format!("{shown} belongs to another user"),
+            "start maru as that user, or choose another with --data-dir DIR",
+        ),
+        Ok(metadata) if mode_of(&metadata) & 0o022 != 0 => DoctorFinding::warning(
             check,
             format!("other users can write to {shown}"),
             &format!("run: chmod go-w {shown}"),
@@ -88,10 +79,9 @@ fn check_directory(directory: &Path) -> DoctorFinding {
 fn check_disk(directory: &Path) -> DoctorFinding {
     let existing = directory.ancestors().find(|it| it.exists());
     let check = "disk";
-    let Some(space) = existing.and_then(|it| statvfs(it).ok()) else {
+    let Some(free) = existing.and_then(free_bytes) else {
         return DoctorFinding::warning(check, "free space is unknown".to_owned(), "");
     };
-    let free = space.f_bavail.saturating_mul(space.f_frsize);
     let detail = format!("{} MiB free", free >> 20);
     if free < MIN_FREE_BYTES {
         DoctorFinding::warning(check, detail, "free some space, or move --data-dir")
@@ -100,9 +90,31 @@ fn check_disk(directory: &Path) -> DoctorFinding {
     }
 }
 
+#[cfg(unix)]
+fn belongs_to_another_user(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    metadata.uid() != rustix::process::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn belongs_to_another_user(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn free_bytes(directory: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(directory).ok()?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_directory: &Path) -> Option<u64> {
+    None
+}
+
 /// Whether other users can read a file with a secret.
 fn check_private_file(file: &Path) -> Option<DoctorFinding> {
-    let mode = fs::metadata(file).ok()?.permissions().mode();
+    let mode = mode_of(&fs::metadata(file).ok()?);
     let (check, shown) = ("admin token", file.display());
     Some(if mode & 0o077 == 0 {
         DoctorFinding::good(check, format!("{shown} is private"))

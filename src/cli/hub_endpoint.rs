@@ -7,7 +7,7 @@ use maru_runtime::files::check_regular_file;
 use maru_runtime::{ServerCertificate, ServerCertificateVerifier};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
+    net::TcpStream,
     time,
 };
 use tokio_rustls::{
@@ -55,7 +55,10 @@ impl HubEndpoint {
     pub(super) async fn connect(&self) -> Result<Box<dyn HubStream>> {
         Ok(match self {
             Self::LocalSocket(path) => {
-                let connected = UnixStream::connect(path).await;
+                #[cfg(unix)]
+                let connected = tokio::net::UnixStream::connect(path).await;
+                #[cfg(not(unix))]
+                let connected: io::Result<TcpStream> = Err(io::ErrorKind::Unsupported.into());
                 Box::new(connected.with_context(|| format!("its socket is {}", path.display()))?)
             }
             Self::Tcp { address } => Box::new(connect_tcp(address).await?),

@@ -8,13 +8,16 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use maru_connect::quote_word;
-use tokio::{
-    io, runtime,
-    signal::unix::{Signal, SignalKind, signal},
-};
+use tokio::{io, runtime};
 use tracing::{error, info};
 
-use super::{logging::LogFilter, terminal};
+use super::{
+    first_start,
+    logging::LogFilter,
+    service_manager,
+    signals::{HubSignals, SignalAction},
+    terminal,
+};
 use crate::{
     app::{self, HubCore, RunningHub, join_hub, running_hub},
     auth::Principal,
@@ -31,18 +34,26 @@ pub(super) fn serve_hub(
 ) -> Result<ExitCode> {
     let directory = loaded.config.data_dir.display().to_string();
     let program = command_for_hub(&loaded);
+    let data_dir = loaded.config.data_dir.clone();
+    let is_first_start = first_start::is_first_start(&data_dir);
     block_on(async {
         let export = app::start_span_export(&loaded.config)?;
         let log = LogFilter::start(&loaded.config.log, export.as_ref());
-        let mut signals = Signals::new()?;
+        let mut signals = HubSignals::new()?;
         let running = Box::pin(app::start_with_settings(loaded)).await?;
         terminal::print(&welcome_text(&running, &directory, &program))?;
+        if is_first_start {
+            terminal::print(&first_start::text(&program))?;
+            first_start::open_console_on_enter(console_link(&running), data_dir);
+        }
+        service_manager::report("READY=1");
         while let SignalAction::Reload = signals.next().await {
             tokio::select! {
                 () = reload(&running, &load, &log) => (),
                 () = signals.wait_for_stop() => break,
             }
         }
+        service_manager::report("STOPPING=1");
         running.stop().await;
         stop_span_export(export).await;
         Ok(ExitCode::SUCCESS)
@@ -76,7 +87,7 @@ pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
     block_on(async {
         let export = app::start_span_export(&config)?;
         LogFilter::start(&config.log, export.as_ref());
-        let mut signals = Signals::new()?;
+        let mut signals = HubSignals::new()?;
         if running_hub(&config.data_dir).is_some() {
             let joined = tokio::select! {
                 joined = join_hub(&config.data_dir) => joined,
@@ -132,13 +143,26 @@ fn command_for_hub(loaded: &LoadedConfig) -> String {
     format!("{program} --data-dir {directory}")
 }
 
-fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String {
+fn origin(running: &RunningHub) -> String {
     let scheme = if running.is_encrypted() {
         "https"
     } else {
         "http"
     };
-    let at = format!("{scheme}://{}", running.address);
+    format!("{scheme}://{}", running.address)
+}
+
+/// A link that signs in as admin, once.
+fn console_link(running: &RunningHub) -> String {
+    format!(
+        "{}/#code={}",
+        origin(running),
+        running.console_code().reveal()
+    )
+}
+
+fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String {
+    let at = origin(running);
     let snapshot = running.catalog().snapshot();
     let tools = snapshot
         .view(&CatalogScope::All)
@@ -149,7 +173,7 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
     };
     // The link signs in as admin, so it must not end up in a file or a system log.
     let link = if stdout().is_terminal() {
-        format!("{at}/#code={}", running.console_code().reveal())
+        console_link(running)
     } else {
         format!("{at}/ (a link that signs in: {program} console)")
     };
@@ -163,6 +187,7 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
         ["MCP, Streamable HTTP", &format!("{at}/mcp")],
         ["MCP, HTTP+SSE", &format!("{at}/sse")],
         ["MCP, stdio", &format!("{program} stdio")],
+        ["documentation", &format!("{at}/docs")],
         ["health", &format!("{at}/healthz and {at}/readyz")],
         ["data", directory],
         ["admin token", &format!("{directory}/admin-token")],
@@ -184,55 +209,4 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
         env!("CARGO_PKG_VERSION"),
         terminal::format_table(&rows),
     )
-}
-
-/// The signals that the hub handles.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    on_terminal: bool,
-}
-
-enum SignalAction {
-    Stop,
-    Reload,
-}
-
-impl Signals {
-    fn new() -> Result<Self> {
-        // By default these would end the process, which no sender intends.
-        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            drop(signal(kind).context("cannot ignore SIGUSR1 and SIGUSR2")?);
-        }
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?,
-            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
-            hangup: signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?,
-            on_terminal: stdout().is_terminal(),
-        })
-    }
-
-    async fn wait_for_stop(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => (),
-            _ = self.terminate.recv() => (),
-        }
-    }
-
-    async fn next(&mut self) -> SignalAction {
-        tokio::select! {
-            _ = self.interrupt.recv() => SignalAction::Stop,
-            _ = self.terminate.recv() => SignalAction::Stop,
-            _ = self.hangup.recv() => {
-                // A closing terminal sends SIGHUP too, and nobody could stop the hub with
-                // Ctrl-C afterwards.
-                if self.on_terminal && !stdout().is_terminal() {
-                    SignalAction::Stop
-                } else {
-                    SignalAction::Reload
-                }
-            }
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 mod connect;
 mod mistakes;
+mod service;
 mod transfer;
 
 use std::{

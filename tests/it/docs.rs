@@ -236,7 +236,7 @@ fn shell_commands(block: &CodeBlock) -> Vec<ShellCommand> {
 }
 
 /// Whether the lines are as expected; a document that shows none expects nothing.
-fn matches_lines(expected: &[String], lines: &[&str]) -> bool {
+pub(crate) fn matches_lines(expected: &[String], lines: &[&str]) -> bool {
     match expected {
         [] => true,
         [any] if any == "…" => true,

@@ -31,6 +31,7 @@ mod data_tools;
 mod data_tools_parity;
 mod docs;
 mod documents;
+mod examples;
 mod expression;
 mod failure_isolation;
 mod faults;

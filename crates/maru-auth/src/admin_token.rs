@@ -1,11 +1,13 @@
 //! The admin token: a file of the data directory, and its hash in the store.
 
-use maru_runtime::files::read_text_file;
+use maru_runtime::{
+    files::read_text_file,
+    permissions::{mode_of, private_file, set_mode},
+};
 use std::{
     collections::HashSet,
-    fs::{self, OpenOptions, Permissions},
+    fs::{self, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
@@ -113,11 +115,11 @@ fn check_strength(token: &str) -> io::Result<()> {
 
 /// Removes the permissions of group and others, with a warning if there were any.
 fn make_private(path: &Path) -> io::Result<()> {
-    let mode = fs::metadata(path)?.permissions().mode();
+    let mode = mode_of(&fs::metadata(path)?);
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
+    set_mode(path, mode & 0o700)?;
     warn!(
         "others could read the admin token in {}; now only its owner can. If somebody may have read it, remove the file and restart: maru creates a new token",
         path.display()
@@ -133,12 +135,9 @@ fn create_token_file(path: &Path) -> io::Result<BearerToken> {
 
 fn write_private(path: &Path, line: &str) -> io::Result<()> {
     let new_path = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new_path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let mut file = private_file(&mut options).open(&new_path)?;
     writeln!(file, "{line}")?;
     file.sync_all()?;
     fs::rename(&new_path, path)

@@ -1,6 +1,9 @@
 //! Parses `maru.yaml` into values with their line numbers.
 
-use maru_runtime::files::{file_error_reason, read_text_file};
+use maru_runtime::{
+    files::{file_error_reason, read_text_file},
+    permissions::mode_of,
+};
 use std::{collections::HashMap, path::Path};
 
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
@@ -52,8 +55,7 @@ pub(super) fn parse_config(
 
 /// Whether every user of this machine may change the file, and so control maru.
 pub(super) fn is_world_writable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0)
+    std::fs::metadata(path).is_ok_and(|it| mode_of(&it) & 0o002 != 0)
 }
 
 struct YamlConverter<'a> {

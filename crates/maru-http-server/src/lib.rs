@@ -72,7 +72,9 @@ pub use console::{ConsoleEvents, publish_changes};
 pub use tool_stream::PendingToolInputs;
 
 pub use health::Readiness;
-pub use listener::{ServeContext, serve, serve_local};
+#[cfg(unix)]
+pub use listener::serve_local;
+pub use listener::{ServeContext, serve};
 pub use origin_policy::OriginPolicy;
 pub use router::GuardedRouter;
 pub use routes::{RouteRule, route_rules};

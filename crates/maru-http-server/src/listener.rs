@@ -7,7 +7,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, UnixListener},
+    net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     time,
 };
@@ -26,6 +26,7 @@ const MAX_HEADER_BYTES: usize = 32 << 10;
 /// How long a TLS handshake, or a request line and its headers, may take.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum connections on the local socket.
+#[cfg(unix)]
 const MAX_LOCAL_CONNECTIONS: usize = 100;
 /// How long to wait after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -75,7 +76,8 @@ pub async fn serve(listener: TcpListener, context: ServeContext) {
 }
 
 /// Serves `service` on the socket of the data directory, for the command line.
-pub async fn serve_local(listener: UnixListener, service: GuardedRouter, tasks: Tasks) {
+#[cfg(unix)]
+pub async fn serve_local(listener: tokio::net::UnixListener, service: GuardedRouter, tasks: Tasks) {
     let stop = tasks.stop_token();
     let permits = Arc::new(Semaphore::new(MAX_LOCAL_CONNECTIONS));
     loop {
@@ -94,6 +96,7 @@ pub async fn serve_local(listener: UnixListener, service: GuardedRouter, tasks: 
     }
 }
 
+#[cfg(unix)]
 async fn accept_with_permit<T>(
     permits: &Arc<Semaphore>,
     accept: impl Future<Output = io::Result<T>>,

@@ -95,6 +95,7 @@ impl PostgresAddress {
     pub fn is_unverified_remote(&self) -> bool {
         let is_remote = |host: &Host| match host {
             Host::Tcp(name) => !is_loopback(name),
+            #[cfg(unix)]
             Host::Unix(_) => false,
         };
         !self.tls.verifies() && self.config.get_hosts().iter().any(is_remote)
@@ -199,6 +200,7 @@ fn is_loopback(name: &str) -> bool {
 fn host_name(host: &Host) -> String {
     match host {
         Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
         Host::Unix(path) => path.display().to_string(),
     }
 }

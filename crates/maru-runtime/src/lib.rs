@@ -23,6 +23,7 @@ pub mod clock;
 pub mod files;
 mod mask;
 pub mod message_queue;
+pub mod permissions;
 mod secret;
 mod server_certificate;
 pub mod tasks;

@@ -1,11 +1,13 @@
 //! Encryption of secrets at rest, for the configurations of servers.
 
-use maru_runtime::files::read_text_file;
+use maru_runtime::{
+    files::read_text_file,
+    permissions::{mode_of, private_file, sync_directory},
+};
 use std::{
     fmt,
     fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
@@ -28,7 +30,7 @@ impl SecretSealer {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create_key_file(path)?,
             Err(error) => return Err(error),
         };
-        if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+        if mode_of(&fs::metadata(path)?) & 0o077 != 0 {
             return Err(io::Error::other("others may read it; run chmod 600 on it"));
         }
         let bytes = BASE64_STANDARD.decode(text.trim()).ok();
@@ -94,18 +96,15 @@ fn create_key_file(path: &Path) -> io::Result<String> {
     getrandom::fill(&mut key).expect("the operating system gives random bytes");
     let text = BASE64_STANDARD.encode(key);
     let new = path.with_extension("new");
-    let mut file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    let mut file = private_file(&mut options).open(&new)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     // Without the key, everything that was encrypted with it would be lost.
     if let Some(directory) = path.parent() {
-        File::open(directory)?.sync_all()?;
+        sync_directory(directory)?;
     }
     Ok(text)
 }
@@ -118,6 +117,8 @@ impl fmt::Debug for SecretSealer {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]

@@ -180,6 +180,7 @@ fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
 /// Whether the cgroup was delegated to maru. Write access is no evidence, since root has
 /// it everywhere; a separate cgroup namespace, a group owned by our user and systemd's
 /// delegation attribute are.
+#[cfg(target_os = "linux")]
 fn is_delegated(directory: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     // The root cgroup of the machine has no type file.
@@ -195,6 +196,12 @@ fn is_delegated(directory: &Path) -> bool {
     let is_namespace_root =
         fs::read_to_string("/proc/self/cgroup").is_ok_and(|it| it.lines().any(|it| it == "0::/"));
     marked || is_namespace_root || (is_ours && !user.is_root())
+}
+
+/// Only Linux has cgroups.
+#[cfg(not(target_os = "linux"))]
+fn is_delegated(_directory: &Path) -> bool {
+    false
 }
 
 fn has_controllers(directory: &Path) -> bool {

@@ -29,6 +29,7 @@ mod listing;
 mod manager;
 mod notifications;
 mod pending_input;
+mod process_signals;
 mod processes;
 mod program_rules;
 mod programs;
@@ -52,6 +53,7 @@ mod transport;
 mod trust;
 mod unmask;
 mod user_connections;
+#[cfg_attr(not(target_os = "linux"), path = "warden_unsupported.rs")]
 pub mod warden;
 
 pub use maru_oauth::client_document;

@@ -2,8 +2,6 @@
 
 use std::{collections::HashMap, fs};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 /// The state and usage of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessInfo {
@@ -60,6 +58,7 @@ pub(super) fn read_process(id: u32) -> Option<ProcessInfo> {
 /// Returns all descendants of a process from the kernel's lists of children. This is
 /// cheaper than reading all of `/proc` but may miss the children of a process that exits
 /// meanwhile.
+#[cfg(target_os = "linux")]
 pub(super) fn descendants(root: u32) -> Vec<ProcessInfo> {
     let mut found = Vec::new();
     let mut ids = children(&root.to_string());
@@ -71,6 +70,7 @@ pub(super) fn descendants(root: u32) -> Vec<ProcessInfo> {
 }
 
 /// Returns the ids of the children of a process, or of `self`.
+#[cfg(target_os = "linux")]
 pub(super) fn children(process: &str) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     let threads = threads.into_iter().flatten().flatten();
@@ -87,13 +87,6 @@ pub(super) fn proportional_bytes(id: u32) -> Option<u64> {
     let line = text.lines().find_map(|it| it.strip_prefix("Pss:"))?;
     let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
-}
-
-/// Sends a signal and ignores that the process may have exited.
-pub(super) fn send_signal(id: u32, signal: Signal) {
-    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(id, signal);
-    }
 }
 
 fn parse_stat(text: &str) -> Option<ProcessInfo> {

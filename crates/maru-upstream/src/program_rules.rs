@@ -9,7 +9,7 @@ mod program_tables;
 mod variables;
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +19,7 @@ use super::{
     transport::ProgramSpec,
 };
 use maru_config::{McpServerDefinition, McpSettings, mask_arguments};
+use maru_runtime::permissions::mode_of;
 
 /// The rules for programs that follow from `mcp.security.allowed-commands` and the hub's
 /// address.
@@ -280,16 +281,21 @@ pub(super) fn find_program(command: &str, search_path: &str) -> Option<PathBuf> 
     if name.is_absolute() {
         return Some(name.to_owned()).filter(|it| it.exists());
     }
-    let folders = search_path.split(':').filter(|it| it.starts_with('/'));
+    let folders = env::split_paths(search_path).filter(|it| it.is_absolute());
     folders
-        .map(|it| Path::new(it).join(name))
+        .flat_map(|it| EXECUTABLE_SUFFIXES.map(|suffix| it.join(format!("{command}{suffix}"))))
         .find(|it| is_executable(it))
 }
 
+/// What a program's file name ends with, beside its name.
+#[cfg(windows)]
+const EXECUTABLE_SUFFIXES: [&str; 4] = ["", ".exe", ".cmd", ".bat"];
+#[cfg(not(windows))]
+const EXECUTABLE_SUFFIXES: [&str; 1] = [""];
+
 pub(super) fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
     path.metadata()
-        .is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+        .is_ok_and(|it| it.is_file() && (cfg!(windows) || mode_of(&it) & 0o111 != 0))
 }
 
 fn canonical(path: PathBuf) -> Option<PathBuf> {

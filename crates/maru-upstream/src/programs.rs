@@ -12,7 +12,6 @@ use std::{
 };
 
 use maru_runtime::tasks::Tasks;
-use rustix::process::{Pid, Signal, WaitOptions, child_subreaper, waitpid};
 use tokio::{
     process::{Child, Command},
     sync::Notify,
@@ -22,7 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     cgroup::{Cgroup, CgroupParent},
-    processes::{ProcessInfo, ProcessTable, proportional_bytes, read_process, send_signal},
+    process_signals::{
+        ProcessSignal, adopts_orphans, page_bytes, reap, send_signal, ticks_per_second,
+    },
+    processes::{ProcessInfo, ProcessTable, proportional_bytes, read_process},
 };
 use maru_config::ProgramSettings;
 
@@ -257,7 +259,7 @@ impl ProgramMonitor {
     pub(super) async fn end_orphans(self: &Arc<Self>) {
         // Without a subreaper orphans are reparented elsewhere, and an unknown child may
         // belong to anyone.
-        if !matches!(child_subreaper(), Ok(Some(_))) {
+        if !adopts_orphans() {
             return;
         }
         for _ in 0..MAX_KILL_ATTEMPTS {
@@ -280,10 +282,8 @@ impl ProgramMonitor {
         let orphans = children.filter(|it| !running.programs.contains_key(&it.id));
         let mut count = 0;
         for orphan in orphans {
-            send_signal(orphan.id, Signal::KILL);
-            // The orphan must be reaped.
-            let id = Pid::from_raw(orphan.id.cast_signed());
-            let _ = waitpid(id, WaitOptions::NOHANG);
+            send_signal(orphan.id, ProcessSignal::Kill);
+            reap(orphan.id);
             count += 1;
         }
         count
@@ -381,7 +381,7 @@ impl RunningProgram {
     /// Returns the memory of all processes. Shared pages first count for each process;
     /// only above the limit they are counted once, which takes milliseconds.
     fn memory_of(&self, processes: &[ProcessInfo]) -> u64 {
-        let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+        let page = page_bytes();
         let resident = |it: &ProcessInfo| it.resident_pages * page;
         let quick = processes.iter().map(resident).sum();
         match self.limits.memory_bytes {
@@ -399,7 +399,7 @@ impl RunningProgram {
         let used = ticks.saturating_sub(sample.cpu_ticks);
         let millis = u64::try_from(sample.taken_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         (sample.taken_at, sample.cpu_ticks) = (Instant::now(), ticks);
-        used * 100_000 / rustix::param::clock_ticks_per_second().max(1) / millis.max(1)
+        used * 100_000 / ticks_per_second() / millis.max(1)
     }
 
     /// Kills everything below the warden, which then exits by itself, or is killed too if
@@ -411,12 +411,12 @@ impl RunningProgram {
                 break;
             }
             // All are stopped first, because running processes could replace killed ones.
-            for signal in [Signal::STOP, Signal::KILL] {
+            for signal in [ProcessSignal::Stop, ProcessSignal::Kill] {
                 processes.iter().for_each(|it| send_signal(it.id, signal));
             }
         }
         if with_warden || !self.has_warden {
-            send_signal(self.root, Signal::KILL);
+            send_signal(self.root, ProcessSignal::Kill);
         }
     }
 }

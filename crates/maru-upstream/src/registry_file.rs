@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use maru_runtime::files::{file_error_reason, read_file};
+use maru_runtime::{
+    files::{file_error_reason, read_file},
+    permissions::{private_file, sync_directory},
+};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -286,17 +289,13 @@ fn write_if_changed(path: &Path, value: &Value) -> io::Result<()> {
 }
 
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
     // The file behind a symbolic link is replaced, not the link.
     let target = fs::canonicalize(path);
     let path = target.as_deref().unwrap_or(path);
     let new = path.with_extension("json.new");
-    let mut file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    let mut file = private_file(&mut options).open(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
@@ -305,5 +304,5 @@ fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
         .parent()
         .filter(|it| !it.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+    sync_directory(folder)
 }

@@ -9,7 +9,6 @@ use std::{
 
 use maru_protocol::{DecodedLine, LineDecoder};
 use maru_runtime::{message_queue, tasks::WorkSlice};
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, ChildStdin, Command},
@@ -22,6 +21,7 @@ use super::{
     connect::ConnectContext,
     exit_cause::{install_hint, telling_line},
     notifications::NotificationSink,
+    process_signals::{ProcessSignal, signal_group},
     program_rules::{find_program, is_executable},
     programs::{ProgramGuard, ProgramLaunch, RunningProgram},
     server::MASK,
@@ -52,6 +52,24 @@ const INHERITED_VARIABLES: [&str; 12] = [
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
 ];
+
+/// What programs need beside them to run at all.
+#[cfg(windows)]
+const SYSTEM_VARIABLES: &[&str] = &[
+    "APPDATA",
+    "COMSPEC",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERPROFILE",
+];
+#[cfg(not(windows))]
+const SYSTEM_VARIABLES: &[&str] = &[];
 
 type StderrTail = Arc<Mutex<Vec<u8>>>;
 
@@ -108,7 +126,14 @@ pub(super) fn inherited_environment(
     all: impl IntoIterator<Item = (String, String)>,
 ) -> InheritedEnvironment {
     all.into_iter()
-        .filter(|(name, _)| INHERITED_VARIABLES.contains(&name.as_str()))
+        .filter(|(name, _)| {
+            let is_inherited =
+                |it: &&str| *it == name || cfg!(windows) && it.eq_ignore_ascii_case(name);
+            INHERITED_VARIABLES
+                .iter()
+                .chain(SYSTEM_VARIABLES)
+                .any(|it| is_inherited(&it))
+        })
         .collect()
 }
 
@@ -127,7 +152,9 @@ fn spawn_program(
         Some(warden) => {
             let mut command = Command::new(warden);
             let hub = std::process::id().to_string();
-            command.arg0("maru").args(["child", &hub]);
+            #[cfg(unix)]
+            command.arg0("maru");
+            command.args(["child", &hub]);
             command.args(context.programs.warden_arguments(group.as_ref()));
             command.arg("--").arg(&found);
             command
@@ -151,8 +178,9 @@ fn spawn_program(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
         .kill_on_drop(true);
+    #[cfg(unix)]
+    command.process_group(0);
     if let Some(directory) = &program.cwd {
         command.current_dir(directory);
     }
@@ -177,7 +205,10 @@ fn resolve_program(
     program: &ProgramSpec,
     environment: &InheritedEnvironment,
 ) -> Result<PathBuf, Error> {
-    let path = environment.iter().find(|(name, _)| name == "PATH");
+    // Windows writes it `Path`.
+    let path = environment
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("PATH"));
     let found = find_program(&program.command, path.map_or("", |(_, value)| value));
     let refused =
         |reason: &str| Error::Refused(format!("cannot start {}: {reason}", program.command));
@@ -334,7 +365,7 @@ async fn wait_for_exit(
     secrets: Vec<SecretString>,
     program: &RunningProgram,
 ) {
-    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let group = child.id();
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
         () = program.limit_exceeded.cancelled() => None,
@@ -357,7 +388,9 @@ async fn wait_for_exit(
         }
     }
     // The program's children are killed with it.
-    signal_group(group, Signal::KILL);
+    if let Some(group) = group {
+        signal_group(group, ProcessSignal::Kill);
+    }
     channel.mark_lost(Error::Lost("the program was stopped".to_owned()));
     channel.closed.cancel();
 }
@@ -374,22 +407,17 @@ fn limit_error(program: &RunningProgram) -> Option<Error> {
 
 /// Terminates the program: waits after its input was closed, then sends SIGTERM, then
 /// SIGKILL.
-async fn terminate(child: &mut Child, group: Option<Pid>) {
-    for signal in [Signal::TERM, Signal::KILL] {
+async fn terminate(child: &mut Child, group: Option<u32>) {
+    for signal in [ProcessSignal::Terminate, ProcessSignal::Kill] {
         if time::timeout(TERMINATE_GRACE, child.wait()).await.is_ok() {
             return;
         }
-        signal_group(group, signal);
+        if let Some(group) = group {
+            signal_group(group, signal);
+        }
     }
-    // This reaps the killed process.
-    let _ = child.wait().await;
-}
-
-fn signal_group(group: Option<Pid>, signal: Signal) {
-    if let Some(group) = group {
-        // The group may be gone already.
-        let _ = kill_process_group(group, signal);
-    }
+    // Where there are no signals, this ends the program; it also reaps the killed process.
+    let _ = child.kill().await;
 }
 
 fn exit_error(status: ExitStatus, stderr_tail: &StderrTail, secrets: &[SecretString]) -> Error {

@@ -15,8 +15,8 @@ use std::{
 };
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitOptions, getppid, getrlimit, prlimit, set_child_subreaper,
-    set_parent_process_death_signal, setrlimit, wait,
+    Pid, Resource, Rlimit, Signal, WaitOptions, getppid, getrlimit, kill_process, prlimit,
+    set_child_subreaper, set_parent_process_death_signal, setrlimit, wait,
 };
 use tokio::{
     process::{Child, Command},
@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{
     cgroup,
-    processes::{ProcessInfo, children, descendants, send_signal as signal_process},
+    processes::{ProcessInfo, children, descendants},
     programs::TASKS_PER_PROCESS,
 };
 
@@ -199,6 +199,13 @@ fn signal_all(signal: Signal) {
     own_descendants()
         .iter()
         .for_each(|it| signal_process(it.id, signal));
+}
+
+/// Sends a signal and ignores that the process may have exited.
+fn signal_process(id: u32, signal: Signal) {
+    if let Some(id) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(id, signal);
+    }
 }
 
 fn lower_rlimit(resource: Resource, most: u64) -> io::Result<()> {
