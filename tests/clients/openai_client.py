@@ -88,9 +88,11 @@ def get_weather(city: str) -> str:
     return "sunny"
 
 
-def langchain():
+def langchain(use_responses_api):
     def model(name):
-        return ChatOpenAI(model=name, base_url=base, api_key="local", max_retries=0)
+        return ChatOpenAI(
+            model=name, base_url=base, api_key="local", max_retries=0, use_responses_api=use_responses_api
+        )
 
     call = model("call").bind_tools([get_weather]).invoke("Weather in Seoul?")
     gathered = None
@@ -100,10 +102,10 @@ def langchain():
     for chunk in model("file").bind_tools([write_file]).stream("Write."):
         file = chunk if file is None else file + chunk
         file_pieces += sum(bool(it["args"]) for it in chunk.tool_call_chunks)
-    text = "".join(chunk.content for chunk in model("text").stream("Hello"))
+    text = "".join(chunk.text for chunk in model("text").stream("Hello"))
     simple = lambda message: [[it["name"], it["args"]] for it in message.tool_calls]
     return {
-        "text": model("text").invoke("Hello").content,
+        "text": model("text").invoke("Hello").text,
         "call": simple(call),
         "streamed_text": text,
         "streamed_call": simple(gathered),
@@ -114,5 +116,6 @@ def langchain():
 
 
 seen["openai"] = openai_python()
-seen["langchain"] = langchain()
+seen["langchain"] = langchain(False)
+seen["langchain_responses"] = langchain(True)
 print(json.dumps(seen, ensure_ascii=False))

@@ -185,7 +185,7 @@ impl TestedApi {
         (text("type"), text("message"))
     }
 
-    fn path(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Messages => "/v1/messages",

@@ -18,7 +18,7 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use crate::{clients::client_tools_dir, suite_fixture, test_hub::TestHub};
+use crate::{clients::client_tools_dir, model_apis::TestedApi, suite_fixture, test_hub::TestHub};
 
 /// It computes on a machine that does other things, too.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -163,6 +163,65 @@ async fn very_small_model_calls_a_tool_before_it_answers() {
     assert_eq!(answer["result"]["iterations"], 2, "{answer}");
 }
 
+#[tokio::test]
+async fn a_very_small_model_answers_on_every_api() {
+    let (_child, address) = start_small_model().await;
+    let hub = TestHub::with_config(|config| {
+        config.models = vec![ModelDefinition {
+            base_url: Some(format!("{address}/v1")),
+            tool_mode: ToolMode::Constrained,
+            timeout_ms: 300_000,
+            ..ModelDefinition::default()
+        }];
+    })
+    .await;
+    let schema =
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    for (api, limit) in [
+        (
+            TestedApi::Chat,
+            json!({"max_tokens": 48, "tool_choice": "required"}),
+        ),
+        (
+            TestedApi::Messages,
+            json!({"max_tokens": 48, "tool_choice": {"type": "any"}}),
+        ),
+        (
+            TestedApi::Responses,
+            json!({"max_output_tokens": 48, "tool_choice": "required"}),
+        ),
+        (TestedApi::Ollama, json!({"options": {"num_predict": 48}})),
+    ] {
+        let mut body = api.question("small", "get_weather", &schema, false);
+        for (name, value) in limit.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let answer = post_patiently(&hub.address, api.path(), &body).await;
+        let found = api.read_whole(&answer);
+        // Ollama's API cannot demand a call.
+        assert!(
+            !found.calls.is_empty() || api == TestedApi::Ollama,
+            "{answer}"
+        );
+        assert!(
+            !found.calls.is_empty() || !found.text.is_empty(),
+            "{answer}"
+        );
+        for (name, arguments) in found.calls {
+            assert_eq!(name, "get_weather", "{answer}");
+            assert!(arguments["city"].is_string(), "{answer}");
+        }
+    }
+    let text = json!({"model": "small", "prompt": "def add(a, b):\n", "max_tokens": 8});
+    let answer = post_patiently(&hub.address, "/v1/completions", &text).await;
+    assert_ne!(answer["choices"][0]["text"], "", "{answer}");
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert!(
+        answer["usage"]["prompt_tokens"].as_u64() > Some(0),
+        "{answer}"
+    );
+}
+
 /// The model's chat template has no place for tools, which llama.cpp does not tell.
 #[tokio::test]
 async fn a_very_small_model_runs_in_every_tool_mode() {
@@ -185,7 +244,7 @@ async fn a_very_small_model_runs_in_every_tool_mode() {
             &Arc::new(Barrier::new(1)),
         )]);
         let params = json!({
-            "model": "small", "temperature": 0, "max_output_tokens": 32, "max_iterations": 1,
+            "model": "small", "temperature": 0, "max_output_tokens": 48, "max_iterations": 1,
             "messages": [{"role": "user", "content": "What is the weather? Call get_weather."}],
         });
         let body =

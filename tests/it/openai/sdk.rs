@@ -124,7 +124,10 @@ async fn openai_python_and_langchain() {
     .await;
     let seen: Value = serde_json::from_str(&seen).unwrap();
     check_client("openai-python", &seen["openai"]);
-    check_client("LangChain", &seen["langchain"]);
+    for api in ["langchain", "langchain_responses"] {
+        check_client(api, &seen[api]);
+        assert_eq!(seen[api]["invalid"], 0, "{api}");
+    }
     let openai = &seen["openai"];
     assert_eq!(
         openai["finish"],
@@ -155,7 +158,6 @@ async fn openai_python_and_langchain() {
         ])
     );
     assert_eq!(openai["vectors"], 2);
-    assert_eq!(seen["langchain"]["invalid"], 0);
 }
 
 #[tokio::test]
