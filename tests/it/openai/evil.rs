@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use maru::config::ModelDefinition;
+use maru::config::{BackendApi, ModelDefinition};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -20,6 +20,10 @@ struct EvilModelServer {
 
 impl EvilModelServer {
     async fn start() -> Self {
+        Self::start_with(BackendApi::Openai).await
+    }
+
+    async fn start_with(backend: BackendApi) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -39,6 +43,7 @@ impl EvilModelServer {
         let base_url = Some(format!("http://{place}/v1"));
         let hub = TestHub::with_config(|config| {
             config.models = vec![ModelDefinition {
+                backend,
                 base_url,
                 timeout_ms: 6000,
                 ..ModelDefinition::default()
@@ -78,28 +83,27 @@ impl EvilModelServer {
     }
 }
 
-#[tokio::test]
-async fn backend_faults_become_errors_that_quote_nothing() {
-    let evil = EvilModelServer::start().await;
-    let faults = [
-        ("h500", 502),
-        ("h503", 502),
-        ("h429", 429),
-        ("html", 502),
-        ("nochoices", 502),
-        ("emptychoices", 502),
-        ("cut", 502),
-        ("nodone", 502),
-        ("badchunk", 502),
-        ("hugechunk:8", 502),
-        ("endless", 504),
-        ("hang", 504),
-    ];
+/// Faults in place of a response, and the status that tells of them.
+const RESPONSE_FAULTS: [(&str, u16); 12] = [
+    ("h500", 502),
+    ("h503", 502),
+    ("h429", 429),
+    ("html", 502),
+    ("nochoices", 502),
+    ("emptychoices", 502),
+    ("cut", 502),
+    ("nodone", 502),
+    ("badchunk", 502),
+    ("hugechunk:8", 502),
+    ("endless", 504),
+    ("hang", 504),
+];
+
+async fn check_faults(evil: &EvilModelServer) {
     let questions = TestedApi::ALL
         .into_iter()
-        .flat_map(|api| faults.map(|fault| (api, fault)));
+        .flat_map(|api| RESPONSE_FAULTS.map(|fault| (api, fault)));
     let checks = questions.map(|(api, (model, status))| {
-        let evil = &evil;
         async move {
             let (found, answer) = evil.whole(api, model).await;
             assert_eq!(found, status, "{api:?} {model}: {answer}");
@@ -120,6 +124,31 @@ async fn backend_faults_become_errors_that_quote_nothing() {
         }
     });
     futures_util::future::join_all(checks).await;
+}
+
+#[tokio::test]
+async fn faults_of_a_backend_with_anthropics_api_become_the_same_errors() {
+    let evil = EvilModelServer::start_with(BackendApi::Anthropic).await;
+    check_faults(&evil).await;
+    for api in TestedApi::ALL {
+        for model in ["cut", "nodone", "badchunk", "hugechunk:8"] {
+            let found = evil.stream(api, model).await;
+            assert!(
+                found.text.starts_with("tok0 tok1 "),
+                "{api:?} {model}: {found:?}"
+            );
+            assert!(found.error.is_some(), "{api:?} {model}");
+        }
+        assert_eq!(evil.whole(api, "ok").await.0, 200, "{api:?}");
+        let split = evil.stream(api, "toolsplit").await;
+        let call = [("fx_echo".to_owned(), json!({"text": "hi 가"}))];
+        assert_eq!(split.calls, call, "{api:?}");
+    }
+}
+
+#[tokio::test]
+async fn backend_faults_become_errors_that_quote_nothing() {
+    check_faults(&EvilModelServer::start().await).await;
     for api in TestedApi::ALL {
         let evil = EvilModelServer::start().await;
         for model in ["h429:1", "h500:2", "slow:500", "ok"] {

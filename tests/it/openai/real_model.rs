@@ -244,7 +244,7 @@ async fn a_very_small_model_runs_in_every_tool_mode() {
             &Arc::new(Barrier::new(1)),
         )]);
         let params = json!({
-            "model": "small", "temperature": 0, "max_output_tokens": 48, "max_iterations": 1,
+            "model": "small", "temperature": 0, "max_output_tokens": 32, "max_iterations": 1,
             "messages": [{"role": "user", "content": "What is the weather? Call get_weather."}],
         });
         let body =
