@@ -385,6 +385,7 @@ pub(super) const CONTROL_TOKENS: &[&str] = &[
     "<|im_start|>assistant",
     "<start_of_turn>model",
     "<|start_header_id|>assistant<|end_header_id|>",
+    "<|header_start|>assistant<|header_end|>",
     "<|im_start|>",
     "<|endoftext|>",
     "<|eot_id|>",

@@ -38,6 +38,8 @@ const WRAPPER_KEYS: [&str; 7] = [
 /// Keys under which a model names the tool's server apart from the tool.
 const SERVER_KEYS: [&str; 2] = ["server", "server_name"];
 const ID_KEYS: [&str; 3] = ["id", "tool_call_id", "call_id"];
+/// Members of a record of a call that was made.
+const RESULT_KEYS: [&str; 4] = ["result", "output", "response", "observation"];
 /// Members that say nothing about the call.
 const IGNORED_KEYS: [&str; 7] = [
     "type", "role", "content", "index", "object", "thought", "thoughts",
@@ -269,6 +271,10 @@ fn named_call(
             CandidateOutcome::NotACall("it names no tool")
         };
     };
+    if !reading.in_frame && given.is_some() && has_result(members) {
+        let reason = format!("write the call of {name} without a result; that comes from the tool");
+        return CandidateOutcome::invalid_call_of(tool, reason);
+    }
     let mut repairs = Vec::new();
     let arguments = match given {
         Some(value) => match as_object(value, &mut repairs) {
@@ -309,6 +315,12 @@ fn named_call(
     call.id = id(members);
     call.repairs = repairs;
     CandidateOutcome::Call(call)
+}
+
+/// Whether JSON tells of a call and what it returned.
+fn has_result(members: &JsonObject) -> bool {
+    let result = RESULT_KEYS.iter().find_map(|key| get_member(members, key));
+    result.is_some_and(|it| !matches!(it, JsonValue::Null))
 }
 
 /// Whether JSON outside a frame can be a call of a tool that is not offered, rather

@@ -96,6 +96,10 @@ const EXPLANATION_WORDS: [&str; 28] = [
     "위에서",
     "의미합니다",
 ];
+/// What a quotation begins with.
+const OPENING_QUOTES: [char; 9] = ['"', '\'', '“', '„', '‘', '「', '『', '«', '《'];
+/// What an item of a list begins with.
+const LIST_BULLETS: [&str; 4] = ["-", "*", "+", "•"];
 /// What a line of a log begins with, or has after its time.
 const LOG_LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR"];
 /// The shortest time or date at the beginning of a line of a log.
@@ -126,9 +130,16 @@ pub(super) fn leads_to_example(text_before: &str) -> bool {
 }
 
 /// Whether JSON in the middle of a line is shown rather than meant as a call: in a line of
-/// a log, which tells what happened before, or as an item of a numbered list.
-pub(super) fn is_in_log_or_list(text_before: &str) -> bool {
+/// a log, which tells what happened before, as an item of a numbered list
+/// or one of examples, or between quotation marks.
+pub(super) fn is_shown_in_line(text_before: &str) -> bool {
+    if text_before.ends_with(OPENING_QUOTES) {
+        return true;
+    }
     let line = text_before.rsplit('\n').next().unwrap_or_default().trim();
+    if LIST_BULLETS.contains(&line) {
+        return is_in_list_of_examples(text_before);
+    }
     let is_number = |number: &str| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     if line.strip_suffix(['.', ')']).is_some_and(is_number) {
         return true;
@@ -137,6 +148,14 @@ pub(super) fn is_in_log_or_list(text_before: &str) -> bool {
     let first = first.trim_matches(['[', ']', ':']);
     let in_time = |c: char| c.is_ascii_digit() || "-:/.,TZ+".contains(c);
     LOG_LEVELS.contains(&first) || (first.len() >= MIN_LOG_TIME_BYTES && first.chars().all(in_time))
+}
+
+/// Whether the line that leads to a list announces examples.
+fn is_in_list_of_examples(text_before: &str) -> bool {
+    let is_item = |line: &str| LIST_BULLETS.iter().any(|it| line.starts_with(it));
+    let mut lines = text_before.lines().rev().map(str::trim);
+    let lead = lines.find(|it| !it.is_empty() && !is_item(it));
+    lead.is_some_and(|it| announces_example(it, true))
 }
 
 /// Whether what stands before a call of a prompted model decides that it is meant: the

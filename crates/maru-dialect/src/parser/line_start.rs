@@ -132,7 +132,7 @@ pub(super) fn bare(parser: &mut DialectParser, end: InputState) -> Option<Parser
     }
     let is_shown = || {
         let text_before = parser.event_buffer.text_tail();
-        parser.in_inline_code || surrounding_text::is_in_log_or_list(text_before)
+        parser.in_inline_code || surrounding_text::is_shown_in_line(text_before)
     };
     if is_in_quotation(parser) || (!parser.at_line_start && is_shown()) {
         return None;

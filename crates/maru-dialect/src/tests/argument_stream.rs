@@ -291,8 +291,17 @@ fn repeated_key_ends_a_streamed_call() {
     }
 }
 
+/// Each case is read in many frames, so a few suffice unless `PROPTEST_CASES` says more.
+fn few_cases() -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 16;
+    }
+    config
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(few_cases())]
 
     #[test]
     fn strict_arguments_are_the_same_streamed_or_not(

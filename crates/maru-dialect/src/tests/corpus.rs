@@ -15,6 +15,8 @@ const CORPORA: [&str; 3] = [
 const CASES: &str = include_str!("../../../../tests/data/dialects_cases.jsonl");
 /// More of them, of the same tools. `"native": "*"` marks what only prompted models mean.
 const MORE_CASES: &str = include_str!("../../../../tests/data/dialects_cases_2.jsonl");
+/// What models write by their chat templates, in the same form.
+const TEMPLATE_CASES: &str = include_str!("../../../../tests/data/dialects_templates.jsonl");
 
 #[test]
 fn every_case_is_right_in_every_chunking() {
@@ -35,11 +37,18 @@ fn every_case_is_right_in_every_chunking() {
 
 #[test]
 fn every_further_case_is_right_for_native_and_prompted_models() {
+    check_cases(CASES.lines().chain(MORE_CASES.lines()));
+}
+
+#[test]
+fn every_case_of_chat_templates_is_right_for_native_and_prompted_models() {
+    check_cases(TEMPLATE_CASES.lines());
+}
+
+/// Checks cases of which the first line holds the tools.
+fn check_cases<'a>(lines: impl Iterator<Item = &'a str>) {
     let mut wrong = Vec::new();
-    let mut lines = CASES
-        .lines()
-        .chain(MORE_CASES.lines())
-        .map(|line| serde_json::from_str(line).unwrap());
+    let mut lines = lines.map(|line| serde_json::from_str(line).unwrap());
     let header: Value = lines.next().unwrap();
     let tools = tools_of(&header["tools"]);
     for case in lines {
