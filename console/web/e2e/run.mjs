@@ -1255,11 +1255,74 @@ const tests = {
     await context.close();
   },
 
+  async 'a server is added, a tool tried, a token made and a call read by keyboard alone'() {
+    const hub = await Hub.start();
+    const context = await signedIn(hub);
+    const page = await context.newPage();
+    const press = (...keys) => keys.reduce((before, key) => before.then(() => page.keyboard.press(key)), Promise.resolve());
+    /** Tab until `locator` has the focus; whatever has it on the way must show it. */
+    const reach = async (locator, key = 'Tab') => {
+      await locator.waitFor();
+      for (let n = 0; n < 120; n++) {
+        if (await locator.evaluate((it) => it === document.activeElement)) return;
+        await page.keyboard.press(key);
+        const hidden = await page.evaluate(() => {
+          const at = document.activeElement;
+          const box = at.getBoundingClientRect();
+          return at !== document.body && (box.width === 0 || getComputedStyle(at).visibility === 'hidden') ? at.outerHTML.slice(0, 200) : '';
+        });
+        assert.equal(hidden, '', 'the focus is seen');
+      }
+      assert.fail(`${locator} is not reached by ${key}`);
+    };
+    await page.goto(`${hub.url}/servers`);
+    await page.getByRole('heading', { name: 'Nothing is connected yet' }).waitFor();
+    await press('n');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.type(`${fixture} stdio`);
+    await reach(page.getByRole('dialog').getByRole('button', { name: 'Add', exact: true }));
+    await press('Enter');
+    const row = page.locator('tr[data-server]').first();
+    await row.locator('[data-status=CONNECTED]').waitFor();
+    await reach(row.locator('a.name'));
+    await press('Enter');
+    await page.locator('[data-tool]').first().waitFor();
+    await press('g', 't');
+    await page.getByRole('heading', { name: 'Tools', exact: true }).waitFor();
+    await press('/');
+    await page.keyboard.type('search_docs');
+    await press('Escape');
+    await reach(page.locator('[data-tool=search_docs]').getByRole('link', { name: /Try/ }));
+    await press('Enter');
+    await reach(page.locator('[data-arg=query] textarea'));
+    await page.keyboard.type('vacation');
+    await press('Control+Enter');
+    await page.locator('[data-verdict=ok]').waitFor();
+    await page.goto(`${hub.url}/settings`);
+    await reach(page.getByRole('tab', { name: 'Configuration' }));
+    await press('ArrowRight', 'ArrowRight', 'ArrowRight');
+    await page.getByRole('tab', { name: 'Access', selected: true }).waitFor();
+    const form = page.locator('form.form');
+    await reach(form.locator('input.mono').first());
+    await page.keyboard.type('by-keyboard');
+    await press('Enter');
+    await page.locator('[data-token=by-keyboard]').waitFor();
+    await page.goto(`${hub.url}/activity`);
+    await reach(page.locator('tr[data-call]').first());
+    await press('Enter');
+    await page.getByRole('dialog').waitFor();
+    await press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    assert.ok(await page.locator('tr[data-call]').first().evaluate((it) => it === document.activeElement), 'the focus returns to where it was');
+    await context.close();
+    await hub.end();
+  },
+
   async 'axe, in both themes and at three widths'(hub) {
     const places = ['/servers', '/servers/everything', '/servers/everything?tab=messages', '/servers/everything?tab=library', '/no/such/page', '/servers/warehouse?tab=settings', '/servers/wrapped', '/servers?add=1', '/tools', '/tools/maru/query_bga_database', '/tools/new', '/tools/new?step=2', '/tools/new?step=3', '/custom-tools', '/play', '/activity', '/activity?range=between&over=30d&by=callers', '/settings', '/settings?tab=sources', '/settings?tab=models', '/settings?tab=access', '/settings?tab=limits', '/settings?tab=audit', '/settings?tab=transfer', '/settings?tab=about', '/connect'];
     await hub.api('POST', '/api/mcp/servers', { name: 'wrapped', transportType: 'STDIO', config: { command: 'bash', args: ['-c', `exec ${fixture} stdio`] }, autoConnect: true, acceptWarnings: true });
     const found = [];
-    for (const look of [{ dark: false, width: 1440, axe: true }, { dark: true, width: 390, axe: true }, { dark: true, width: 1024 }, { dark: false, width: 1920 }]) {
+    for (const look of [...[1440, 1024, 390].flatMap((width) => [{ dark: false, width, axe: true }, { dark: true, width, axe: true }]), { dark: false, width: 1920 }]) {
       const context = await signedIn(hub, look);
       const page = await context.newPage();
       for (const place of places) {

@@ -1,11 +1,7 @@
 //! Models that are added, changed, tested and removed while the hub runs, beside those of
 //! the settings.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use maru_config::{MASK, ModelDefinition, parse_model_definition};
 use maru_http::{AddressPolicy, ClientTls};
@@ -13,7 +9,7 @@ use maru_observability::metrics::ModelMetrics;
 use maru_runtime::clock;
 use maru_store::{ModelRow, Store};
 use serde_json::{Map, Value, json};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 use tracing::warn;
 
 use super::{
@@ -340,7 +336,7 @@ impl AddedModel {
             return Err(invalid("api_key", message.to_owned()));
         }
         if let Some(members) = definition.as_object_mut() {
-            members.retain(|name, it| !it.is_null() && !(name == "api_key" && *it == ""));
+            members.retain(|name, it| !(it.is_null() || name == "api_key" && *it == ""));
         }
         let parsed =
             parse_model_definition(&definition).map_err(|message| ModelError::Invalid {

@@ -25,10 +25,11 @@ export async function setLang(lang: Lang, keep = true): Promise<void> {
 
 export const loadLang = () => setLang(initial(), false);
 
-/** The text of `key`, with `{name}` replaced. */
+/** The text of `key`, with `{name}` replaced, and `{n|tool|tools}` by the word for the count. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const text: string = (tables[i18n.lang] ?? en)[key];
-  const filled = text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
+  const counted = text.replace(/\{(\w+)\|([^|}]*)\|([^}]*)\}/g, (_, name: string, one: string, many: string) => (String(values[name]) === '1' ? one : many));
+  const filled = counted.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
   return i18n.lang === 'ko' ? withParticles(filled) : filled;
 }
 
