@@ -86,6 +86,10 @@ export async function open({ dark = false, width = 1440, height = 900, locale = 
   browser ??= await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update'] });
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? 'dark' : 'light', locale });
   context.setDefaultTimeout(15_000);
+  // With DIST=1 the page is that of console/dist, also on a hub that was built before.
+  if (process.env.DIST) {
+    await context.route('**/assets/v/*/*', (route) => route.fulfill({ path: join(root, 'console/dist/assets', new URL(route.request().url()).pathname.split('/').pop()) }));
+  }
   context.on('page', (page) => watch(page, errors));
   return context;
 }

@@ -1327,7 +1327,9 @@ const tests = {
       const page = await context.newPage();
       for (const place of places) {
         await page.goto(hub.url + place);
-        await page.locator('h1').first().waitFor();
+        await page.locator('h1').first().waitFor().catch((error) => {
+          throw new Error(`${place} at ${look.width} ${look.dark ? 'dark' : 'light'}: ${error.message}`);
+        });
         await sleep(look.axe ? 300 : 120);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         if (wide > 0) found.push(`${place} at ${look.width} is ${wide} px too wide`);
