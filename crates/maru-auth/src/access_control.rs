@@ -9,12 +9,12 @@ use std::{
 };
 
 use maru_runtime::clock;
-use maru_store::{Store, TokenRow};
+use maru_store::{OAuthGrantRow, Store, TokenRow};
 use tokio::sync::Mutex;
 
 use super::{
     ADMIN_TOKEN_NAME, AccessRole, BearerToken, Error, Grants, IssuedToken, OAuthVerifier,
-    Principal, TokenDraft, TokenError,
+    Principal, TokenDraft, TokenError, TokenIssuer,
 };
 
 /// Authenticates callers by their tokens, and creates and revokes tokens.
@@ -30,6 +30,8 @@ pub struct AccessControl {
     /// The principal of a program on this machine on admin routes, if it is an admin.
     local_admin: Option<Principal>,
     oauth: RwLock<Option<Arc<OAuthVerifier>>>,
+    /// maru's own authorization server, where it has one.
+    token_issuer: Option<Arc<TokenIssuer>>,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,7 @@ impl AccessControl {
             local: Principal::local(),
             local_admin: None,
             oauth: RwLock::new(oauth.map(Arc::new)),
+            token_issuer: None,
         };
         access.reload_tokens().await?;
         Ok(access)
@@ -64,6 +67,34 @@ impl AccessControl {
     pub fn with_local_admin(mut self, is_enabled: bool) -> Self {
         self.local_admin = is_enabled.then(Principal::local_admin);
         self
+    }
+
+    /// Accepts the tokens of maru's own authorization server.
+    #[must_use]
+    pub fn with_token_issuer(mut self, issuer: Option<TokenIssuer>) -> Self {
+        self.token_issuer = issuer.map(Arc::new);
+        self
+    }
+
+    /// maru's own authorization server, where it has one.
+    pub fn token_issuer(&self) -> Option<&Arc<TokenIssuer>> {
+        self.token_issuer.as_ref()
+    }
+
+    /// Reads what is needed to identify a token of this `Authorization` header that was not
+    /// known yet: its grant, or the issuer's keys.
+    pub async fn learn(&self, authorization: Option<&[u8]>) {
+        let token = authorization.and_then(BearerToken::from_authorization);
+        match (&self.token_issuer, token) {
+            (Some(issuer), Some(token)) if issuer.grant_of(&token).is_some() => {
+                issuer.learn_grant(&token).await;
+            }
+            _ => {
+                if let Some(oauth) = self.oauth() {
+                    oauth.refresh().await;
+                }
+            }
+        }
     }
 
     /// Returns the principal of a program on this machine that sends no token to an admin
@@ -102,6 +133,46 @@ impl AccessControl {
     pub fn configure(&self, require_token: bool, oauth: Option<Arc<OAuthVerifier>>) {
         self.require_token.store(require_token, Relaxed);
         *self.oauth.write().unwrap_or_else(PoisonError::into_inner) = oauth;
+    }
+
+    /// Returns the hash of the token with this name, unless it has expired.
+    pub fn hash_of_name(&self, name: &str) -> Option<[u8; 32]> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut known = tokens.iter().filter(|(_, it)| !it.has_expired());
+        let (hash, _) = known.find(|(_, it)| it.principal.name() == name)?;
+        Some(*hash)
+    }
+
+    /// Creates what an account may do: a token whose secret nobody has.
+    pub(super) async fn create_account_token(&self, draft: &TokenDraft) -> Result<(), TokenError> {
+        let _secret_is_dropped = self.create_token(draft).await?;
+        Ok(())
+    }
+
+    /// Creates or changes what the account of a person at an issuer may do, which its own
+    /// rules name.
+    pub(super) async fn put_external_account(
+        &self,
+        name: &str,
+        role: AccessRole,
+        expires_at: i64,
+    ) -> Result<[u8; 32], maru_store::Error> {
+        let _one_change_at_a_time = self.changing.lock().await;
+        let row = TokenRow {
+            expires_at: Some(expires_at),
+            ..TokenRow::new(name, role.as_str(), BearerToken::random().hash())
+        };
+        if !self.store.insert_token(&row).await? {
+            self.store
+                .update_token(name, role.as_str(), expires_at)
+                .await?;
+        }
+        let rows = self.store.tokens().await?;
+        let row = rows.into_iter().find(|it| it.name == name).unwrap_or(row);
+        if let Some(known) = KnownToken::from_row(&row) {
+            self.update_tokens(|tokens| tokens.insert(row.hash, known));
+        }
+        Ok(row.hash)
     }
 
     /// Creates a token, which is valid at once.
@@ -143,6 +214,11 @@ impl AccessControl {
         let _one_change_at_a_time = self.changing.lock().await;
         let removed = self.store.delete_token(name).await?;
         self.update_tokens(|tokens| tokens.retain(|_, it| it.principal.name() != name));
+        self.store.delete_account(name).await?;
+        match &self.token_issuer {
+            Some(issuer) => issuer.revoke_account(name).await?,
+            None => drop(self.store.delete_grants_of_account(name).await?),
+        }
         Ok(removed)
     }
 
@@ -158,7 +234,20 @@ impl AccessControl {
         Ok(())
     }
 
+    /// Returns the principal of a grant: its account, within what was allowed.
+    fn principal_of_grant(&self, grant: &OAuthGrantRow) -> Result<Principal, Error> {
+        let account = self.principal_of_hash(&grant.account_hash);
+        let account = account.ok_or(Error::UnknownGrant)?;
+        let role = AccessRole::parse(&grant.role).ok_or(Error::UnknownGrant)?;
+        Ok(account.limited_to(role, grant.servers.as_deref()))
+    }
+
     fn identify_token(&self, token: &BearerToken) -> Result<Principal, Error> {
+        if let Some(issuer) = &self.token_issuer
+            && let Some(grant) = issuer.grant_of(token)
+        {
+            return grant.and_then(|it| self.principal_of_grant(&it));
+        }
         let hash = token.hash();
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         // A look-up by hash does not reveal the token through its timing.

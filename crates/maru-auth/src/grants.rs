@@ -27,6 +27,26 @@ impl Grants {
         [&self.servers, &self.tools].map(|it| Some(it.as_ref()?.iter().cloned().collect()))
     }
 
+    /// The same grants for at most these servers.
+    #[must_use]
+    pub(super) fn limited_to(&self, servers: &[String]) -> Self {
+        let is_allowed = |it: &&String| self.allows_server(it);
+        Self {
+            servers: Some(servers.iter().filter(is_allowed).cloned().collect()),
+            tools: self.tools.clone(),
+        }
+    }
+
+    /// The names of the allowed servers; `None` if all are.
+    pub fn servers(&self) -> Option<&BTreeSet<String>> {
+        self.servers.as_ref()
+    }
+
+    /// The names of the allowed tools; `None` if all are.
+    pub fn tools(&self) -> Option<&BTreeSet<String>> {
+        self.tools.as_ref()
+    }
+
     /// Whether the server is allowed, possibly with only some of its tools.
     pub fn allows_server(&self, server: &str) -> bool {
         self.servers.as_ref().is_none_or(|it| it.contains(server))
@@ -84,6 +104,9 @@ mod tests {
             assert!(tool.allows_tool("fx", "echo", "fx__echo"));
             assert!(!tool.allows_tool("fx", "add", "fx__add"));
         }
+        let limited = grants(Some(&["fx", "gx"]), Some(&["gx__add"]));
+        let limited = limited.limited_to(&["gx".to_owned(), "hx".to_owned()]);
+        assert_eq!(limited, grants(Some(&["gx"]), Some(&["gx__add"])));
         let both = grants(Some(&["gx"]), Some(&["fx__echo"]));
         assert!(!both.allows_tool("fx", "echo", "fx__echo"));
     }

@@ -98,6 +98,21 @@ impl Principal {
         }
     }
 
+    /// The same caller with at most this role, and at most these servers.
+    #[must_use]
+    pub(super) fn limited_to(self, role: AccessRole, servers: Option<&[String]>) -> Self {
+        let grants = match (self.grants, servers) {
+            (grants, None) => grants,
+            (None, Some(servers)) => Grants::new(Some(servers.to_vec()), None).map(Arc::new),
+            (Some(grants), Some(servers)) => Some(Arc::new(grants.limited_to(servers))),
+        };
+        Self {
+            role: self.role.min(role),
+            grants,
+            ..self
+        }
+    }
+
     /// The principal of a signed token with these claims.
     #[must_use]
     pub(super) fn with_claims(mut self, claims: BTreeMap<String, String>) -> Self {

@@ -32,7 +32,7 @@ pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ModelPri
 pub use programs::ProgramSettings;
 pub use reference::{ConfigRow, config_rows, reference_markdown, section_descriptions};
 pub use schema::schema;
-pub use security::{AuditSettings, OAuthSettings, TelemetrySettings, TlsSettings};
+pub use security::{AuditSettings, OAuthSettings, OidcSettings, TelemetrySettings, TlsSettings};
 pub use settings::{
     Config, HttpSettings, HubSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,
     McpAuthSettings, McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings,

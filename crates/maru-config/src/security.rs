@@ -44,6 +44,13 @@ pub struct OAuthSettings {
     pub agent_scopes: Vec<String>,
     /// Scopes that map to the role admin.
     pub admin_scopes: Vec<String>,
+    /// Whether maru is an authorization server itself: clients register, people sign in with an account of maru and allow them to use it. Its issuer is `public_url`.
+    pub serve: bool,
+    /// Hosts whose clients may name themselves by the address of a document there (Client ID Metadata Documents), such as `claude.ai`, `chatgpt.com` or `*.example.com`; maru reads it from there. If empty, clients register at maru instead.
+    pub client_hosts: Vec<String>,
+    /// Milliseconds that an access token of `serve` is valid. Clients renew it by a refresh token.
+    #[schemars(range(min = 1000, max = 86_400_000))]
+    pub access_token_ms: u64,
 }
 
 impl Default for OAuthSettings {
@@ -59,6 +66,47 @@ impl Default for OAuthSettings {
             reader_scopes: list_of("maru:read"),
             agent_scopes: list_of("maru:call"),
             admin_scopes: list_of("maru:admin"),
+            serve: false,
+            client_hosts: Vec::new(),
+            access_token_ms: 3_600_000,
+        }
+    }
+}
+
+/// People sign in at the company's issuer (`OpenID` Connect), to the console and to allow clients to use maru.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OidcSettings {
+    /// The issuer, such as `https://login.example.com`. If absent, nobody signs in by one.
+    pub issuer: Option<String>,
+    /// The id of maru at the issuer. Its redirect is `/oauth/oidc/callback` at `public_url`.
+    pub client_id: Option<String>,
+    /// The secret of maru at the issuer, if it has one.
+    pub client_secret: Option<SecretString>,
+    /// The scopes that maru asks for.
+    pub scopes: Vec<String>,
+    /// The claim of the id token that names the groups of a person.
+    pub groups_claim: String,
+    /// Groups whose people have the role reader. `*` is everybody who can sign in.
+    pub reader_groups: Vec<String>,
+    /// Groups whose people have the role agent.
+    pub agent_groups: Vec<String>,
+    /// Groups whose people have the role admin.
+    pub admin_groups: Vec<String>,
+}
+
+impl Default for OidcSettings {
+    fn default() -> Self {
+        let scopes = ["openid", "profile", "email"];
+        Self {
+            issuer: None,
+            client_id: None,
+            client_secret: None,
+            scopes: scopes.map(str::to_owned).into(),
+            groups_claim: "groups".to_owned(),
+            reader_groups: Vec::new(),
+            agent_groups: Vec::new(),
+            admin_groups: Vec::new(),
         }
     }
 }
@@ -114,7 +162,18 @@ pub(super) fn check_security(config: &Config) -> Result<(), InvalidSetting> {
     }
     check_local_admin(config)?;
     check_public_url(config)?;
+    check_oidc(&config.oidc)?;
     check_oauth(&config.oauth)
+}
+
+fn check_oidc(oidc: &OidcSettings) -> Result<(), InvalidSetting> {
+    if oidc.issuer.is_some() != oidc.client_id.is_some() {
+        return refuse("/oidc", "issuer and client_id are required together");
+    }
+    if !oidc.scopes.iter().any(|it| it == "openid") {
+        return refuse("/oidc/scopes", "must contain openid");
+    }
+    Ok(())
 }
 
 /// Refuses `local_admin` where others than programs on this machine could use it.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentSettings, AuditSettings, ChatSettings, ChromaDbSettings, EmbeddingSettings,
-    ModelDefinition, OAuthSettings, PgvectorSettings, PostgresSettings, ProgramSettings,
-    SecretString, SourceDefinition, TelemetrySettings, TlsSettings, UsageSettings,
+    ModelDefinition, OAuthSettings, OidcSettings, PgvectorSettings, PostgresSettings,
+    ProgramSettings, SecretString, SourceDefinition, TelemetrySettings, TlsSettings, UsageSettings,
 };
 
 /// The whole configuration.
@@ -42,6 +42,8 @@ pub struct Config {
     pub allow_stdio_over_http: bool,
     /// Access tokens of an external authorization server (OAuth 2.1).
     pub oauth: OAuthSettings,
+    /// The company's issuer, at which people sign in.
+    pub oidc: OidcSettings,
     /// Whether to provide the sample tools and create their sample data on first start.
     pub sample_data: bool,
     /// Where maru stores its state instead of a file in the data directory: `postgres://user:password@host/database`, or `memory` for a run that leaves nothing behind.
@@ -365,6 +367,7 @@ impl Default for Config {
             behind_tls_proxy: false,
             allow_stdio_over_http: false,
             oauth: OAuthSettings::default(),
+            oidc: OidcSettings::default(),
             sample_data: true,
             store_url: None,
             seal_key_file: None,

@@ -32,10 +32,7 @@ impl Discovery {
         for location in ResourceMetadata::locations(server_url, challenged) {
             if let Some(document) = http.get_document(what, &location).await? {
                 let resource = ResourceMetadata::parse(&document, server_url)?;
-                let issuer = find_issuer(http, &resource.issuer).await?;
-                let issuer = issuer.ok_or_else(|| {
-                    Error::invalid("the authorization server", "it publishes no metadata")
-                })?;
+                let issuer = find_authorization_server(http, &resource.issuer).await?;
                 return Ok(Self {
                     resource: Some(resource.resource),
                     scopes: resource.scopes,
@@ -57,6 +54,15 @@ impl Discovery {
             issuer: issuer.unwrap_or_else(|| AuthorizationServer::default_of(&origin)),
         })
     }
+}
+
+/// Reads the metadata of an issuer that must publish it.
+pub async fn find_authorization_server(
+    http: &OAuthHttp,
+    issuer: &str,
+) -> Result<AuthorizationServer, Error> {
+    let found = find_issuer(http, issuer).await?;
+    found.ok_or_else(|| Error::invalid("the authorization server", "it publishes no metadata"))
 }
 
 /// Reads the metadata of `issuer`; `None` if it publishes none.

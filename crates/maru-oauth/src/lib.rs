@@ -35,7 +35,7 @@ pub use assertion::SigningKey;
 pub use authorization::{AuthorizationRequest, AuthorizationResponse};
 pub use challenge::Challenge;
 pub use client_identity::{ClientAuthMethod, ClientIdentity, ClientRegistration, client_document};
-pub use discovery::Discovery;
+pub use discovery::{Discovery, find_authorization_server};
 pub use metadata::{AuthorizationServer, ResourceMetadata};
 pub use scope::ScopeSet;
 pub use token::{TokenRequest, TokenSet};

@@ -37,6 +37,9 @@ pub struct AuthorizationServer {
     pub registration_endpoint: Option<String>,
     /// Where tokens are revoked, if they can be.
     pub revocation_endpoint: Option<String>,
+    /// Where its public keys are, if it publishes them.
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
     /// The scopes that it supports.
     pub scopes: ScopeSet,
     /// How clients may authenticate at the token endpoint; absent means
@@ -137,6 +140,7 @@ impl AuthorizationServer {
                 .ok_or_else(|| invalid("it names no token_endpoint".to_owned()))?,
             registration_endpoint: endpoint("registration_endpoint")?,
             revocation_endpoint: endpoint("revocation_endpoint")?,
+            jwks_uri: endpoint("jwks_uri")?,
             scopes: scope_list(&document["scopes_supported"]).unwrap_or_default(),
             auth_methods: texts("token_endpoint_auth_methods_supported"),
             supports_client_documents: is_true("client_id_metadata_document_supported"),
@@ -154,6 +158,7 @@ impl AuthorizationServer {
             token_endpoint: format!("{origin}/token"),
             registration_endpoint: Some(format!("{origin}/register")),
             revocation_endpoint: None,
+            jwks_uri: None,
             scopes: ScopeSet::default(),
             auth_methods: None,
             supports_client_documents: false,

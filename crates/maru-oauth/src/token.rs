@@ -29,6 +29,9 @@ pub struct TokenSet {
     pub expires_at: Option<i64>,
     /// The granted scopes, if the response names them.
     pub scope: Option<ScopeSet>,
+    /// Who signed in, of an `OpenID` issuer; it is used at once and not stored.
+    #[serde(skip)]
+    pub id_token: Option<String>,
 }
 
 /// A request to the token endpoint.
@@ -69,6 +72,7 @@ impl TokenSet {
             issued_at: now,
             expires_at: lifetime.map(|it| now + it),
             scope: response["scope"].as_str().map(ScopeSet::parse),
+            id_token: token("id_token")?,
         })
     }
 

@@ -52,6 +52,12 @@ impl OAuthHttp {
         Self { policy, tls }
     }
 
+    /// Reads a JSON document that must be there; `what` names it in errors.
+    pub async fn read_document(&self, what: &'static str, url: &str) -> Result<Value, Error> {
+        let document = self.get_document(what, url).await?;
+        document.ok_or_else(|| Error::invalid(what, "there is none"))
+    }
+
     /// Reads a JSON document; `None` if there is none at this address.
     pub(super) async fn get_document(
         &self,

@@ -18,6 +18,7 @@
 
 mod agent_runs;
 mod audit;
+mod authorization_server;
 mod availability;
 mod call_history;
 mod call_limits;
@@ -51,6 +52,7 @@ use statement::{CellValue, PortableStatement, ResultRow};
 
 pub use agent_runs::AgentRunRow;
 pub use audit::{AuditFilter, AuditRow, AuditedCall};
+pub use authorization_server::{AccountRow, OAuthClientRow, OAuthGrantRow};
 pub use call_history::{CallFilter, CallPage};
 pub use call_limits::CallLimitRow;
 pub use call_usage::{CallUsageFilter, CallUsageRow};
@@ -323,6 +325,7 @@ impl Store {
 fn all_statements() -> Vec<PortableStatement> {
     let files = [
         audit::STATEMENTS,
+        authorization_server::STATEMENTS,
         call_history::STATEMENTS,
         console::STATEMENTS,
         credentials::STATEMENTS,

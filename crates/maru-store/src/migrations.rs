@@ -43,6 +43,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("019_server_credential"),
     migration!("020_model"),
     migration!("021_hub_envelope"),
+    migration!("022_authorization_server"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

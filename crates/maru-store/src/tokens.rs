@@ -39,12 +39,16 @@ const INSERT: PortableStatement = PortableStatement {
           VALUES ($1, $2, $3, $4, $5, $6, $7)
           ON CONFLICT (name) DO NOTHING RETURNING name",
 };
+const UPDATE: PortableStatement = PortableStatement {
+    attempted: "change the token",
+    sql: "UPDATE token SET role = $1, expires_at = $2 WHERE name = $3 RETURNING name",
+};
 const DELETE: PortableStatement = PortableStatement {
     attempted: "delete the token",
     sql: "DELETE FROM token WHERE name = $1 RETURNING name",
 };
 /// The statements of this table.
-pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, INSERT, DELETE];
+pub(super) const STATEMENTS: &[PortableStatement] = &[LIST, PUT, INSERT, UPDATE, DELETE];
 
 impl TokenRow {
     /// Creates a token that may do everything its role allows and does not expire.
@@ -94,6 +98,17 @@ impl Store {
         self.execute(INSERT, values).await
     }
 
+    /// Changes role and expiry of a token; false if there is none of this name.
+    pub async fn update_token(
+        &self,
+        name: &str,
+        role: &str,
+        expires_at: i64,
+    ) -> Result<bool, Error> {
+        let values = vec![role.into(), expires_at.into(), name.into()];
+        self.execute(UPDATE, values).await
+    }
+
     /// Deletes a token; returns false if it does not exist.
     pub async fn delete_token(&self, name: &str) -> Result<bool, Error> {
         self.execute(DELETE, vec![name.into()]).await
@@ -117,6 +132,6 @@ impl TryFrom<ResultRow> for TokenRow {
 }
 
 /// Parses a JSON list of names. An invalid list is empty and allows nothing.
-fn parse_name_list(text: Option<String>) -> Option<Vec<String>> {
+pub(super) fn parse_name_list(text: Option<String>) -> Option<Vec<String>> {
     text.map(|it| serde_json::from_str(&it).unwrap_or_default())
 }
