@@ -18,7 +18,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use maru_http::{AddedHosts, AddressPolicy};
+use maru_http::{AddedHosts, AddressPolicy, ClientTls};
+use maru_oauth::OAuthHttp;
 use maru_peers::PeerHubs;
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
@@ -30,7 +31,8 @@ use tracing::{info, warn};
 use crate::{
     agent::{Agent, AgentDependencies, ask_agent},
     auth::{
-        AccessControl, BearerToken, ConsoleSessions, OAuthVerifier, load_or_create_admin_token,
+        AccessControl, Accounts, BearerToken, ConsoleSessions, OAuthVerifier, OidcSignIn,
+        TokenIssuer, load_or_create_admin_token,
     },
     config::{Config, LoadedConfig, SecretString, config_rows},
     downstream::McpEngine,
@@ -375,7 +377,13 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         metrics: Arc::clone(&core.metrics),
         tool_inputs: http::PendingToolInputs::default(),
         rejected_requests: RejectedRequests::default(),
-        access: open_access(config, &core.store).await?,
+        access: open_access(config, &core.store, address.port()).await?,
+        accounts: Accounts::new(core.store.clone()),
+        oidc: OidcSignIn::new(
+            &config.oidc,
+            &core.servers.sign_in_options().base_url,
+            address_policy(config, Some(address.port())),
+        ),
         reloadable: RwLock::new(ReloadableSettings {
             origin_policy: OriginPolicy::new(address, !config.is_loopback_only(), &config.http),
             chat: Arc::new(config.chat.clone()),
@@ -383,6 +391,7 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         }),
         max_body_bytes: AtomicUsize::new(config.limits.max_body_bytes),
         is_encrypted: config.tls.certificate.is_some() || config.behind_tls_proxy,
+        is_behind_proxy: config.behind_tls_proxy,
         sends_hsts: config.tls.certificate.is_some(),
         sessions: ConsoleSessions::load(&core.store).await?,
         events: ConsoleEvents::new(&core.client_tasks),
@@ -443,9 +452,24 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
 }
 
 /// Opens access control.
-async fn open_access(config: &Config, store: &Store) -> Result<Arc<AccessControl>> {
+async fn open_access(config: &Config, store: &Store, own_port: u16) -> Result<Arc<AccessControl>> {
     let oauth = open_oauth(config)?;
+    let issuer = if config.oauth.serve {
+        let base_url = registered_servers::sign_in_options(config, Some(own_port)).base_url;
+        // Anybody may name a document, so it is read only from the hosts that are meant.
+        let documents = AddressPolicy {
+            serves_loopback_only: false,
+            allowed_hosts: config.oauth.client_hosts.clone(),
+            ..address_policy(config, Some(own_port))
+        };
+        let http = OAuthHttp::new(documents, ClientTls::default());
+        let issuer = TokenIssuer::open(store.clone(), &config.oauth, &base_url, http);
+        Some(issuer.await?)
+    } else {
+        None
+    };
     let access = AccessControl::load(store.clone(), config.requires_token(), oauth).await?;
+    let access = access.with_token_issuer(issuer);
     let access = Arc::new(access.with_local_admin(config.allows_local_admin()));
     if config.allows_local_admin() {
         warn!(

@@ -57,7 +57,7 @@ pub(super) async fn open_servers(
 }
 
 /// Returns where people come back to who sign in to a server.
-fn sign_in_options(config: &Config, own_port: Option<u16>) -> SignInOptions {
+pub(super) fn sign_in_options(config: &Config, own_port: Option<u16>) -> SignInOptions {
     let document = config
         .public_url
         .as_ref()

@@ -40,9 +40,11 @@ const RELOADABLE_KEYS: [&str; 10] = [
 ];
 
 /// Exceptions to `RELOADABLE_KEYS` that are read only at startup.
-const STARTUP_ONLY_KEYS: [&str; 2] = [
+const STARTUP_ONLY_KEYS: [&str; 4] = [
     "limits.server_bytes_per_second",
     "limits.server_messages_per_second",
+    "oauth.access_token_ms",
+    "oauth.serve",
 ];
 
 /// Applies the reloadable settings of `new`, and rereads certificates, tokens and the

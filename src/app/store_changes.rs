@@ -22,6 +22,11 @@ async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     if changed.includes("token") {
         report("tokens", hub.access.reload_tokens().await);
     }
+    if changed.includes("oauth_grant")
+        && let Some(issuer) = hub.access.token_issuer()
+    {
+        report("grants", issuer.reload_grants().await);
+    }
     if changed.includes("console_session") {
         report("signed-in browsers", hub.sessions.reload().await);
     }

@@ -21,7 +21,9 @@ Examples:
   maru token create dashboard --role reader
   maru token create bot --server files --tool files__read_file --expires 30d
   maru token list
-  maru token revoke bot"
+  maru token revoke bot
+  maru token invite kim --role agent                prints a link for a person
+  maru token grants                                 what people allowed clients"
 )]
 pub(super) struct TokenArgs {
     #[command(subcommand)]
@@ -34,11 +36,38 @@ enum TokenAction {
     Create(CreateToken),
     /// List the tokens without their secrets
     List,
-    /// Revoke a token immediately
+    /// Revoke a token or an account immediately
     Revoke {
-        /// The name of the token
+        /// The name of the token or account
         name: String,
     },
+    /// Create an account and print the link by which its person chooses a passphrase
+    Invite(InvitePerson),
+    /// List the accounts of people
+    Accounts,
+    /// List what people allowed clients that signed in
+    Grants,
+    /// End what a person allowed a client
+    RevokeGrant {
+        /// The id, see `maru token grants`
+        id: String,
+    },
+    /// List the clients that registered
+    Clients,
+    /// Delete a client with everything that it was allowed
+    RevokeClient {
+        /// The id, see `maru token clients`
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct InvitePerson {
+    #[command(flatten)]
+    account: CreateToken,
+    /// Replace the forgotten passphrase of an account that exists
+    #[arg(long)]
+    again: bool,
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +102,9 @@ enum TokenRole {
 }
 
 const TOKENS_ROUTE: &str = "/api/tokens";
+const ACCOUNTS_ROUTE: &str = "/api/accounts";
+const GRANTS_ROUTE: &str = "/api/oauth/grants";
+const CLIENTS_ROUTE: &str = "/api/oauth/clients";
 
 pub(super) fn run(context: &CliContext, options: &TokenArgs) -> Result<ExitCode> {
     let hub = HubClient::open(context)?;
@@ -84,18 +116,18 @@ pub(super) fn run(context: &CliContext, options: &TokenArgs) -> Result<ExitCode>
 impl TokenAction {
     async fn send(&self, hub: &HubClient) -> Result<Value> {
         match self {
-            Self::Create(create) => {
-                let body = create.request_body()?;
-                let (status, response) = hub.send_rest("POST", TOKENS_ROUTE, Some(&body)).await?;
-                match (status, response["field"].as_str()) {
-                    (200..300, _) => Ok(response),
-                    (400, Some("servers" | "tools")) => bail!(
-                        "{}; --allow-unknown creates the token all the same",
-                        hub.refusal(status, &response)
-                    ),
-                    _ => bail!("{}", hub.refusal(status, &response)),
-                }
+            Self::Create(create) => create.send(hub, TOKENS_ROUTE).await,
+            Self::Invite(invite) if invite.again => {
+                let name = percent_encode(&invite.account.name);
+                let path = format!("{ACCOUNTS_ROUTE}/{name}/invitation");
+                hub.request_json("POST", &path, None).await
             }
+            Self::Invite(invite) => invite.account.send(hub, ACCOUNTS_ROUTE).await,
+            Self::Accounts => hub.request_json("GET", ACCOUNTS_ROUTE, None).await,
+            Self::Grants => hub.request_json("GET", GRANTS_ROUTE, None).await,
+            Self::Clients => hub.request_json("GET", CLIENTS_ROUTE, None).await,
+            Self::RevokeGrant { id } => delete(hub, GRANTS_ROUTE, id).await,
+            Self::RevokeClient { id } => delete(hub, CLIENTS_ROUTE, id).await,
             Self::List => hub.request_json("GET", TOKENS_ROUTE, None).await,
             Self::Revoke { name } => {
                 let path = format!("{TOKENS_ROUTE}/{}", percent_encode(name));
@@ -120,6 +152,15 @@ impl TokenAction {
             Self::Create(_) => format!("{}\n", response["token"].as_str().unwrap_or_default()),
             Self::List => format_tokens(response),
             Self::Revoke { name } => format!("{name} is revoked\n"),
+            Self::Invite(_) => format!(
+                "{}\nThe link works once, until {}.\n",
+                response["invitationUrl"].as_str().unwrap_or_default(),
+                time_of(&response["invitationExpiresAt"])
+            ),
+            Self::Accounts => format_accounts(response),
+            Self::Grants => format_grants(response),
+            Self::Clients => format_clients(response),
+            Self::RevokeGrant { id } | Self::RevokeClient { id } => format!("{id} is revoked\n"),
         }
     }
 }
@@ -134,7 +175,29 @@ impl TokenRole {
     }
 }
 
+async fn delete(hub: &HubClient, route: &str, id: &str) -> Result<Value> {
+    let path = format!("{route}/{}", percent_encode(id));
+    let (status, response) = hub.send_rest("DELETE", &path, None).await?;
+    match status {
+        204 => Ok(response),
+        _ => bail!("{}", hub.refusal(status, &response)),
+    }
+}
+
 impl CreateToken {
+    async fn send(&self, hub: &HubClient, route: &str) -> Result<Value> {
+        let body = self.request_body()?;
+        let (status, response) = hub.send_rest("POST", route, Some(&body)).await?;
+        match (status, response["field"].as_str()) {
+            (200..300, _) => Ok(response),
+            (400, Some("servers" | "tools")) => bail!(
+                "{}; --allow-unknown creates it all the same",
+                hub.refusal(status, &response)
+            ),
+            _ => bail!("{}", hub.refusal(status, &response)),
+        }
+    }
+
     fn request_body(&self) -> Result<Value> {
         let list = |it: &[String]| {
             if it.is_empty() {
@@ -170,29 +233,73 @@ pub(super) fn parse_duration_ms(text: &str) -> Result<i64> {
     }
 }
 
-fn format_tokens(tokens: &Value) -> String {
-    let names = |value: &Value| match value.as_array() {
+/// The names of a list that limits; an absent one limits nothing.
+fn limit_of(value: &Value) -> String {
+    match value.as_array() {
         None => "all".to_owned(),
         Some(all) if all.is_empty() => "none".to_owned(),
         Some(all) => {
             let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
             all.join(",")
         }
-    };
-    let time = |value: &Value| {
-        value
-            .as_i64()
-            .map_or("never".to_owned(), clock::format_rfc3339)
-    };
+    }
+}
+
+fn time_of(value: &Value) -> String {
+    let time = value.as_i64();
+    time.map_or("never".to_owned(), clock::format_rfc3339)
+}
+
+fn format_accounts(accounts: &Value) -> String {
+    let header = ["NAME", "ROLE", "SERVERS", "TOOLS", "STATE", "PERSON"];
+    terminal::table(&header, accounts, |it| {
+        vec![
+            terminal::text_of(it, "name"),
+            terminal::text_of(it, "role"),
+            limit_of(&it["servers"]),
+            limit_of(&it["tools"]),
+            terminal::text_of(it, "state"),
+            terminal::text_of(it, "label"),
+        ]
+    })
+}
+
+fn format_grants(grants: &Value) -> String {
+    let header = ["ID", "ACCOUNT", "CLIENT", "ROLE", "SERVERS", "LAST RENEWED"];
+    terminal::table(&header, grants, |it| {
+        vec![
+            terminal::text_of(it, "id"),
+            terminal::text_of(it, "account"),
+            terminal::text_of(it, "clientName"),
+            terminal::text_of(it, "role"),
+            limit_of(&it["servers"]),
+            time_of(&it["renewedAt"]),
+        ]
+    })
+}
+
+fn format_clients(clients: &Value) -> String {
+    let header = ["ID", "NAME", "GRANTS", "REGISTERED"];
+    terminal::table(&header, clients, |it| {
+        vec![
+            terminal::text_of(it, "id"),
+            terminal::text_of(it, "name"),
+            it["grants"].to_string(),
+            time_of(&it["registeredAt"]),
+        ]
+    })
+}
+
+fn format_tokens(tokens: &Value) -> String {
     let header = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
     terminal::table(&header, tokens, |it| {
         vec![
             terminal::text_of(it, "name"),
             terminal::text_of(it, "role"),
-            names(&it["servers"]),
-            names(&it["tools"]),
-            time(&it["createdAt"]),
-            time(&it["expiresAt"]),
+            limit_of(&it["servers"]),
+            limit_of(&it["tools"]),
+            time_of(&it["createdAt"]),
+            time_of(&it["expiresAt"]),
         ]
     })
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{HubState, servers::json_error};
-use maru_auth::Principal;
+use maru_auth::{FormFields, Principal};
 use maru_downstream::http::{reply, require_json};
 
 /// How long a whole body may take to arrive.
@@ -62,6 +62,37 @@ impl FromRequest<Arc<HubState>> for JsonBody {
             Ok(_) => Err(bad_request("the body must be a JSON object")),
             Err(message) => Err(bad_request(&message)),
         }
+    }
+}
+
+/// The body of a form.
+#[derive(Debug)]
+pub(super) struct FormBody(pub(super) FormFields);
+
+impl FromRequest<Arc<HubState>> for FormBody {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, _hub: &Arc<HubState>) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        let bad_request = |message: &str| json_error(StatusCode::BAD_REQUEST, message, None);
+        let kind = parts.headers.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|it| it.to_str().ok()).unwrap_or_default();
+        if !kind
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .eq_ignore_ascii_case(FORM_TYPE)
+        {
+            return Err(bad_request("send application/x-www-form-urlencoded"));
+        }
+        let bytes = collect_within(UNIDENTIFIED_BODY_TIMEOUT, body, MAX_UNIDENTIFIED_BODY_BYTES)
+            .await
+            .map_err(rejection_response)?;
+        let fields = std::str::from_utf8(&bytes).ok().and_then(FormFields::parse);
+        fields
+            .map(Self)
+            .ok_or_else(|| bad_request("the form is not valid, or has a field twice"))
     }
 }
 

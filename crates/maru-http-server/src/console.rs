@@ -10,4 +10,6 @@ pub(super) use assets::{asset, missing_page, page};
 pub use events::ConsoleEvents;
 pub(super) use events::stream;
 pub use publisher::publish_changes;
-pub(super) use session::{create_sign_in_link, session_cookie, show, sign_in, sign_out};
+pub(super) use session::{
+    create_sign_in_link, session_cookie, show, sign_in, sign_out, signed_in_response,
+};

@@ -10,7 +10,16 @@ use axum::{
 use super::{origin_policy::OriginPolicy, routes::RouteMatch};
 
 /// The first segments of the paths that other pages may use.
-const SHARED_PATHS: [&str; 6] = ["v1", "api", "mcp", "sse", "generate", "generate_with_mcp"];
+const SHARED_PATHS: [&str; 8] = [
+    "v1",
+    "api",
+    "mcp",
+    "sse",
+    "generate",
+    "generate_with_mcp",
+    "oauth",
+    ".well-known",
+];
 /// Headers of responses that a page may read.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "mcp-session-id, mcp-protocol-version, retry-after, www-authenticate, x-maru-queue-place",

@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod admission;
 mod allowed_hosts;
 mod anthropic;
 mod audit;
+mod authorization;
 mod body;
 mod call_usage;
 mod calls;
@@ -28,6 +30,7 @@ mod models;
 mod ollama;
 mod openai;
 mod origin_policy;
+mod pages;
 mod prompts_and_resources;
 mod registry;
 mod rejection;
@@ -57,7 +60,9 @@ use maru_http::AddressPolicy;
 use maru_store::Store;
 
 use maru_agent::Agent;
-use maru_auth::{AccessControl, BearerToken, ConsoleSessions, Error, Principal};
+use maru_auth::{
+    AccessControl, Accounts, BearerToken, ConsoleSessions, Error, OidcSignIn, Principal,
+};
 use maru_config::{ChatSettings, ConfigRow};
 use maru_downstream::McpEngine;
 use maru_llm::{ModelManager, ReloadableGateway, UsageLedger};
@@ -105,6 +110,10 @@ pub struct HubState {
     pub agent: Arc<Agent>,
     /// Authenticates callers.
     pub access: Arc<AccessControl>,
+    /// The accounts of people.
+    pub accounts: Accounts,
+    /// The company's issuer, where one is set.
+    pub oidc: Option<OidcSignIn>,
     /// Records calls and changes.
     pub audit: Arc<AuditLog>,
     /// The metrics of `/metrics`.
@@ -117,6 +126,8 @@ pub struct HubState {
     pub max_body_bytes: AtomicUsize,
     /// Whether browsers reach the hub over TLS.
     pub is_encrypted: bool,
+    /// Whether clients reach the hub through a proxy, whose address all have then.
+    pub is_behind_proxy: bool,
     /// Whether responses carry HSTS.
     pub sends_hsts: bool,
     /// Questions of tools to people who called them in the console.

@@ -31,12 +31,17 @@ pub(super) fn error_response(path: &str, status: StatusCode, message: &str) -> R
 
 /// 401: the caller could not be authenticated.
 pub(super) fn unauthorized(path: &str, access: &AccessControl, error: &Error) -> Response {
+    // Without a scope, clients would ask for all that are listed.
+    let scopes = access.token_issuer().map_or(String::new(), |it| {
+        let scopes = it.scopes_of(AccessRole::Agent).join(" ");
+        format!(", scope=\"{scopes}\"")
+    });
     let parameters = match error {
-        Error::MissingToken => "",
-        _ => ", error=\"invalid_token\"",
+        Error::MissingToken => scopes,
+        _ => format!(", error=\"invalid_token\"{scopes}"),
     };
     let response = error_response(path, StatusCode::UNAUTHORIZED, &error.to_string());
-    with_challenge(access, response, parameters)
+    with_challenge(access, response, path, &parameters)
 }
 
 /// 403: the role or the grants of the principal do not allow the request.
@@ -57,11 +62,14 @@ pub(super) fn forbidden(
         )
     };
     let response = error_response(path, StatusCode::FORBIDDEN, &message);
-    let scopes = access.oauth().map(|it| it.scopes_of(required).join(" "));
+    let scopes = match access.token_issuer() {
+        Some(issuer) => Some(issuer.scopes_of(required).join(" ")),
+        None => access.oauth().map(|it| it.scopes_of(required).join(" ")),
+    };
     let parameters = scopes.map_or(String::new(), |scopes| {
         format!(", error=\"insufficient_scope\", scope=\"{scopes}\"")
     });
-    with_challenge(access, response, &parameters)
+    with_challenge(access, response, path, &parameters)
 }
 
 /// 405: the path exists with the methods of `allowed`.
@@ -106,10 +114,17 @@ pub(super) fn too_many_requests(path: &str, exceeded: &QuotaExceeded) -> Respons
 }
 
 /// Adds `WWW-Authenticate` (RFC 6750) with the URL of the resource metadata (RFC 9728).
-fn with_challenge(access: &AccessControl, mut response: Response, parameters: &str) -> Response {
-    let metadata = access.oauth().map_or(String::new(), |it| {
-        format!(", resource_metadata=\"{}\"", it.metadata_url())
-    });
+fn with_challenge(
+    access: &AccessControl,
+    mut response: Response,
+    path: &str,
+    parameters: &str,
+) -> Response {
+    let url = match access.token_issuer() {
+        Some(issuer) => Some(issuer.resource_metadata_url(path)),
+        None => access.oauth().map(|it| it.metadata_url()),
+    };
+    let metadata = url.map_or(String::new(), |it| format!(", resource_metadata=\"{it}\""));
     let text = format!("Bearer realm=\"maru\"{metadata}{parameters}");
     let value =
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer realm=\"maru\""));

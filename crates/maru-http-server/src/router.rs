@@ -58,8 +58,8 @@ pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 enum AdmitError {
     /// The request is answered with this response.
     Rejected(Box<Response>),
-    /// The token was signed with a key that is not known yet.
-    UnknownKey,
+    /// The token was signed with a key, or stands for a grant, that is not known yet.
+    NotYetKnown(Error),
 }
 
 impl GuardedRouter {
@@ -137,7 +137,9 @@ impl GuardedRouter {
                 return Err(rejection::error_response(path, StatusCode::FORBIDDEN, message).into());
             }
             Ok(principal) => self.elevate_local_program(principal, &route, headers),
-            Err(Error::UnknownKey) => return Err(AdmitError::UnknownKey),
+            Err(error @ (Error::UnknownKey | Error::UnknownGrant)) => {
+                return Err(AdmitError::NotYetKnown(error));
+            }
             Err(error) => return Err(rejection::unauthorized(path, access, &error).into()),
         };
         if let Some(slot) = &self.slot
@@ -195,7 +197,8 @@ impl GuardedRouter {
     /// Forwards an admitted request to its handler.
     fn forward(&self, admitted: AdmittedRequest, request: Request<Incoming>) -> ResponseFuture {
         let Some(principal) = admitted.principal else {
-            return self.router.clone().call(request.map(Body::new)).boxed();
+            let request = self.with_address(request);
+            return self.router.clone().call(request).boxed();
         };
         if admitted.counts_against_quota {
             return self.clone().count_and_forward(principal, request).boxed();
@@ -230,11 +233,15 @@ impl GuardedRouter {
 
     /// Attaches the principal and the client's address to a request.
     fn with_caller(&self, principal: Principal, request: Request<Incoming>) -> Request<Body> {
-        let mut request = request.map(Body::new);
+        let mut request = self.with_address(request);
         request.extensions_mut().insert(principal);
         request
-            .extensions_mut()
-            .insert(ClientAddress(self.remote_ip));
+    }
+
+    fn with_address(&self, request: Request<Incoming>) -> Request<Body> {
+        let mut request = request.map(Body::new);
+        let address = ClientAddress(self.remote_ip);
+        request.extensions_mut().insert(address);
         request
     }
 
@@ -248,20 +255,20 @@ impl GuardedRouter {
         rejection
     }
 
-    /// Reads the issuer's keys and checks the request once more.
-    async fn retry_with_fresh_keys(
+    /// Reads the issuer's keys or the grant of the token, and checks the request once more.
+    async fn retry_with_fresh_data(
         self,
         request: Request<Incoming>,
     ) -> Result<Response, Infallible> {
-        if let Some(oauth) = self.hub.access.oauth() {
-            oauth.refresh().await;
-        }
+        let token = given_token(request.uri().path(), request.headers());
+        let token = token.as_ref().map(HeaderValue::as_bytes);
+        self.hub.access.learn(token).await;
         match self.admit(self.match_route(&request), &request) {
             Ok(admitted) => self.forward(admitted, request).await,
             Err(AdmitError::Rejected(rejection)) => Ok(self.close_if_unidentified(*rejection)),
-            Err(AdmitError::UnknownKey) => {
+            Err(AdmitError::NotYetKnown(error)) => {
                 let path = request.uri().path();
-                let rejection = rejection::unauthorized(path, &self.hub.access, &Error::UnknownKey);
+                let rejection = rejection::unauthorized(path, &self.hub.access, &error);
                 Ok(self.close_if_unidentified(rejection))
             }
         }
@@ -307,7 +314,7 @@ impl GuardedRouter {
                 self.hub.rejected_requests.count(rejection.status());
                 ready(Ok(rejection)).boxed()
             }
-            Err(AdmitError::UnknownKey) => self.clone().retry_with_fresh_keys(request).boxed(),
+            Err(AdmitError::NotYetKnown(_)) => self.clone().retry_with_fresh_data(request).boxed(),
         }
     }
 }

@@ -10,10 +10,10 @@ use axum::{
 };
 
 use super::{
-    HubState, allowed_hosts, anthropic, audit, call_usage, calls, connect, console, custom_tools,
-    diagnostics, docs, generate, health, limits, mcp, metrics, model_api, models, ollama, openai,
-    prompts_and_resources, registry, resource_metadata, responses, runs, servers, sign_in, sources,
-    tokens, tool_stream, tools, transfer, usage,
+    HubState, accounts, allowed_hosts, anthropic, audit, authorization, call_usage, calls, connect,
+    console, custom_tools, diagnostics, docs, generate, health, limits, mcp, metrics, model_api,
+    models, ollama, openai, prompts_and_resources, registry, resource_metadata, responses, runs,
+    servers, sign_in, sources, tokens, tool_stream, tools, transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -80,6 +80,23 @@ fn route_table() -> Vec<RouteEntry> {
         public(GET, "/oauth/start/{name}", sign_in::start),
         public(GET, "/oauth/callback", sign_in::callback),
         public(GET, "/oauth/client.json", sign_in::document),
+        // maru as an authorization server. The pages identify the person themselves.
+        public(
+            GET,
+            "/.well-known/oauth-authorization-server",
+            authorization::metadata,
+        ),
+        public(POST, "/oauth/register", authorization::register),
+        public(GET, "/oauth/authorize", authorization::authorize),
+        public(GET, "/oauth/consent", authorization::ask),
+        public(POST, "/oauth/consent", authorization::decide),
+        public(POST, "/oauth/token", authorization::issue_tokens),
+        public(POST, "/oauth/revoke", authorization::revoke),
+        public(POST, "/oauth/sign-in", authorization::sign_in),
+        public(GET, "/oauth/oidc", authorization::begin_oidc),
+        public(GET, "/oauth/oidc/callback", authorization::oidc_callback),
+        public(GET, "/oauth/invitation", authorization::show_invitation),
+        public(POST, "/oauth/invitation", authorization::accept_invitation),
         admin(POST, "/api/mcp/import", servers::import),
         admin(GET, "/api/mcp/servers/{name}/log", diagnostics::server_log),
         admin(
@@ -251,6 +268,14 @@ fn route_table() -> Vec<RouteEntry> {
         admin(GET, "/api/tokens", tokens::list),
         admin(POST, "/api/tokens", tokens::create),
         admin(DELETE, "/api/tokens/{name}", tokens::revoke),
+        admin(GET, "/api/accounts", accounts::list),
+        admin(POST, "/api/accounts", accounts::create),
+        admin(POST, "/api/accounts/{name}/invitation", accounts::invite),
+        admin(DELETE, "/api/accounts/{name}", accounts::revoke),
+        admin(GET, "/api/oauth/grants", accounts::list_grants),
+        admin(DELETE, "/api/oauth/grants/{id}", accounts::revoke_grant),
+        admin(GET, "/api/oauth/clients", accounts::list_clients),
+        admin(DELETE, "/api/oauth/clients/{id}", accounts::remove_client),
         reader(GET, "/api/limits", limits::list),
         admin(PUT, "/api/limits/{target_type}/{target_id}", limits::set),
         admin(
@@ -551,6 +576,12 @@ mod tests {
             "/generate",
             "/generate_with_mcp",
             "/api/session",
+            "/oauth/register",
+            "/oauth/consent",
+            "/oauth/token",
+            "/oauth/revoke",
+            "/oauth/sign-in",
+            "/oauth/invitation",
             "/api/mcp/servers/{name}/account",
             "/api/tools/{name}/call",
             "/api/tool-inputs/{id}",

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
-    body::Body,
     extract::{Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::Response,
@@ -15,6 +14,7 @@ use serde_json::json;
 use super::{
     HubState,
     body::JsonBody,
+    pages::{PageLanguage, cookie, redirect, sentence_page},
     servers::{json_error, reject_change},
 };
 use maru_auth::{AccessRole, Principal};
@@ -104,23 +104,19 @@ pub(super) async fn start(
 ) -> Response {
     let language = PageLanguage::of(&headers);
     let Ok(who) = hub.identify(&headers) else {
-        return page(
-            StatusCode::UNAUTHORIZED,
-            language,
-            &language.sign_in_first(),
-        );
+        return sentence_page(StatusCode::UNAUTHORIZED, language, &sign_in_first(language));
     };
     let subject = match require_own_accounts(&hub, &who, &name) {
         Ok(()) => who.name(),
         Err(SignInError::NotOffered(_)) if is_trusted_admin(&hub, &who) => SHARED,
         Err(SignInError::NotOffered(_)) => {
-            return page(StatusCode::FORBIDDEN, language, &language.admins_only());
+            return sentence_page(StatusCode::FORBIDDEN, language, &admins_only(language));
         }
-        Err(error) => return page(StatusCode::NOT_FOUND, language, &error.to_string()),
+        Err(error) => return sentence_page(StatusCode::NOT_FOUND, language, &error.to_string()),
     };
     match ServerSignIn::begin(&hub.servers, &name, subject).await {
         Ok(begun) => with_binding(&hub, redirect(&begun.authorization_url), &begun),
-        Err(error) => page(status_of(&error), language, &error.to_string()),
+        Err(error) => sentence_page(status_of(&error), language, &error.to_string()),
     }
 }
 
@@ -139,8 +135,8 @@ pub(super) async fn callback(
         SignInReturn::AnyBrowser
     };
     match ServerSignIn::complete(&hub.servers, query, returned).await {
-        Ok(server) => page(StatusCode::OK, language, &language.signed_in(&server)),
-        Err(error) => page(status_of(&error), language, &error.to_string()),
+        Ok(server) => sentence_page(StatusCode::OK, language, &signed_in(language, &server)),
+        Err(error) => sentence_page(status_of(&error), language, &error.to_string()),
     }
 }
 
@@ -256,15 +252,7 @@ fn with_binding(hub: &HubState, mut response: Response, begun: &ServerSignIn) ->
 
 /// Returns the sign-in that was started in this browser.
 fn bound_sign_in(hub: &HubState, headers: &HeaderMap) -> Option<String> {
-    let name = binding_cookie(hub);
-    let lines = headers.get_all(header::COOKIE).iter();
-    let mut pairs = lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .find(|(it, _)| *it == name)
-        .map(|(_, value)| value.to_owned())
+    cookie(headers, &binding_cookie(hub)).map(str::to_owned)
 }
 
 /// The port is part of the name, because browsers share cookies between ports.
@@ -272,94 +260,33 @@ fn binding_cookie(hub: &HubState) -> String {
     format!("maru_sign_in_{}", hub.port)
 }
 
-fn redirect(url: &str) -> Response {
-    let mut response = reply::empty(StatusCode::SEE_OTHER);
-    if let Ok(location) = HeaderValue::from_str(url) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    secure(response)
-}
-
-/// A page without scripts that shows one sentence.
-fn page(status: StatusCode, language: PageLanguage, text: &str) -> Response {
-    let text = text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    let (code, console) = match language {
-        PageLanguage::English => ("en", "Open the console"),
-        PageLanguage::Korean => ("ko", "콘솔 열기"),
-    };
-    let html = format!(
-        "<!doctype html><html lang=\"{code}\"><meta charset=\"utf-8\"><title>maru</title>\
-         <body><main><p>{text}</p><p><a href=\"/\">{console}</a></p></main></body></html>"
-    );
-    let mut response = Response::new(Body::from(html));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static("text/html; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    secure(response)
-}
-
-/// Keeps the response out of caches and frames, and its address out of `Referer`.
-fn secure(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CACHE_CONTROL, "no-store"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-        ),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// The language of a page.
-#[derive(Clone, Copy, Debug)]
-enum PageLanguage {
-    English,
-    Korean,
-}
-
-impl PageLanguage {
-    fn of(headers: &HeaderMap) -> Self {
-        let accepted = headers.get(header::ACCEPT_LANGUAGE);
-        match accepted.and_then(|it| it.to_str().ok()) {
-            Some(accepted) if accepted.starts_with("ko") => Self::Korean,
-            _ => Self::English,
+fn signed_in(language: PageLanguage, server: &str) -> String {
+    match language {
+        PageLanguage::English => {
+            format!("maru is signed in to {server}. You can close this window.")
+        }
+        PageLanguage::Korean => {
+            format!("maru가 {server}에 로그인했습니다. 이 창을 닫아도 됩니다.")
         }
     }
+}
 
-    fn signed_in(self, server: &str) -> String {
-        match self {
-            Self::English => format!("maru is signed in to {server}. You can close this window."),
-            Self::Korean => {
-                format!("maru가 {server}에 로그인했습니다. 이 창을 닫아도 됩니다.")
-            }
+fn sign_in_first(language: PageLanguage) -> String {
+    match language {
+        PageLanguage::English => "Sign in to the console first, then open this page again.",
+        PageLanguage::Korean => "먼저 콘솔에 로그인한 다음 이 페이지를 다시 여십시오.",
+    }
+    .to_owned()
+}
+
+fn admins_only(language: PageLanguage) -> String {
+    match language {
+        PageLanguage::English => {
+            "All callers share the account of this server, so only an admin may sign in. Open the console as admin, then open this page again."
+        }
+        PageLanguage::Korean => {
+            "이 서버의 계정은 모든 호출자가 함께 쓰므로 관리자만 로그인할 수 있습니다. 관리자로 콘솔에 로그인한 다음 이 페이지를 다시 여십시오."
         }
     }
-
-    fn sign_in_first(self) -> String {
-        match self {
-            Self::English => "Sign in to the console first, then open this page again.",
-            Self::Korean => "먼저 콘솔에 로그인한 다음 이 페이지를 다시 여십시오.",
-        }
-        .to_owned()
-    }
-
-    fn admins_only(self) -> String {
-        match self {
-            Self::English => {
-                "All callers share the account of this server, so only an admin may sign in. Open the console as admin, then open this page again."
-            }
-            Self::Korean => {
-                "이 서버의 계정은 모든 호출자가 함께 쓰므로 관리자만 로그인할 수 있습니다. 관리자로 콘솔에 로그인한 다음 이 페이지를 다시 여십시오."
-            }
-        }
-        .to_owned()
-    }
+    .to_owned()
 }

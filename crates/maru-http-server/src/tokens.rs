@@ -31,18 +31,10 @@ pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
 
 /// `POST /api/tokens`: creates a token. Only this response shows it.
 pub(super) async fn create(State(hub): State<Arc<HubState>>, JsonBody(body): JsonBody) -> Response {
-    let draft = match parse_draft(&body) {
+    let draft = match checked_draft(&hub, &body) {
         Ok(draft) => draft,
-        Err((field, message)) => return json_error(StatusCode::BAD_REQUEST, message, Some(field)),
+        Err(response) => return *response,
     };
-    let checked = if body["allowUnknown"] == true {
-        Ok(())
-    } else {
-        check_names(&hub, &draft)
-    };
-    if let Err((field, message)) = checked {
-        return json_error(StatusCode::BAD_REQUEST, &message, Some(field));
-    }
     match hub.access.create_token(&draft).await {
         Ok(issued) => {
             let mut token = token_json(&issued.row);
@@ -63,6 +55,18 @@ pub(super) async fn revoke(State(hub): State<Arc<HubState>>, Path(name): Path<St
         Ok(false) => json_error(StatusCode::NOT_FOUND, "no token has this name", None),
         Err(error) => error_response(&error),
     }
+}
+
+/// Parses the body of a new token or account, and checks the names in its lists.
+pub(super) fn checked_draft(hub: &HubState, body: &Value) -> Result<TokenDraft, Box<Response>> {
+    let refuse = |field: &str, message: &str| {
+        Box::new(json_error(StatusCode::BAD_REQUEST, message, Some(field)))
+    };
+    let draft = parse_draft(body).map_err(|(field, message)| refuse(field, message))?;
+    if body["allowUnknown"] != true {
+        check_names(hub, &draft).map_err(|(field, message)| refuse(field, &message))?;
+    }
+    Ok(draft)
 }
 
 /// Checks that the servers and tools of a token exist; an error is the field and a message.
@@ -141,7 +145,7 @@ fn parse_names(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
     }
 }
 
-fn token_json(row: &TokenRow) -> Value {
+pub(super) fn token_json(row: &TokenRow) -> Value {
     json!({
         "name": row.name,
         "role": row.role,
@@ -152,7 +156,7 @@ fn token_json(row: &TokenRow) -> Value {
     })
 }
 
-fn error_response(error: &TokenError) -> Response {
+pub(super) fn error_response(error: &TokenError) -> Response {
     let (status, field) = match error {
         TokenError::InvalidName => (StatusCode::BAD_REQUEST, Some("name")),
         TokenError::NameTaken(_) | TokenError::AdminToken => (StatusCode::CONFLICT, None),

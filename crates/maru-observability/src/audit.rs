@@ -144,7 +144,7 @@ impl AuditLog {
         }
     }
 
-    /// Queues the record of a change that was refused.
+    /// Queues the record of an attempt: a change that was refused, or a sign-in.
     pub fn record_rejected(&self, change: &AuditedChange<'_>) {
         self.enqueue(AuditItem::Change(Box::new(change.to_row())));
     }

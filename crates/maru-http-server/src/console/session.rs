@@ -4,13 +4,21 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use serde_json::{Value, json};
 
-use super::super::{HubState, body::JsonBody, servers::json_error};
+use super::super::{
+    HubState,
+    authorization::{sign_in_to_account, status_of},
+    body::JsonBody,
+    pages::cookie,
+    router::ClientAddress,
+    servers::json_error,
+};
 use maru_auth::{BearerToken, Principal, SESSION_LIFETIME, SIGN_IN_CODE_LIFETIME};
 use maru_downstream::http::reply;
 use maru_tools::CatalogScope;
@@ -22,11 +30,23 @@ pub(crate) async fn show(State(hub): State<Arc<HubState>>, request: Request) -> 
     reply::json(StatusCode::OK, session.to_string())
 }
 
-/// `POST /api/session`: `{"code"}` of the printed link, or `{"token"}`.
+/// `POST /api/session`: `{"code"}` of the printed link, `{"token"}`, or `{"name",
+/// "passphrase"}` of an account.
 pub(crate) async fn sign_in(
     State(hub): State<Arc<HubState>>,
+    Extension(address): Extension<ClientAddress>,
     JsonBody(body): JsonBody,
 ) -> Response {
+    if let (Some(name), Some(passphrase)) = (body["name"].as_str(), body["passphrase"].as_str()) {
+        let signed_in = sign_in_to_account(&hub, address, name, passphrase).await;
+        return match signed_in {
+            Ok(hash) => open_session(&hub, Some(hash), "the account was revoked").await,
+            Err(error) => {
+                let status = status_of(&error);
+                json_error(status, &error.to_string(), None)
+            }
+        };
+    }
     let (token_hash, error_message) = match (body["code"].as_str(), body["token"].as_str()) {
         (Some(code), None) => (
             hub.sessions.redeem_code(&BearerToken::from(code.trim())),
@@ -36,8 +56,20 @@ pub(crate) async fn sign_in(
             Some(BearerToken::from(token.trim()).hash()),
             "unknown token",
         ),
-        _ => return json_error(StatusCode::BAD_REQUEST, "send a code or a token", None),
+        _ => {
+            let message = "send a code, a token, or a name and a passphrase";
+            return json_error(StatusCode::BAD_REQUEST, message, None);
+        }
     };
+    open_session(&hub, token_hash, error_message).await
+}
+
+/// Signs a browser in for a token that may be unknown.
+async fn open_session(
+    hub: &HubState,
+    token_hash: Option<[u8; 32]>,
+    error_message: &str,
+) -> Response {
     let known = token_hash.and_then(|hash| Some((hash, hub.access.principal_of_hash(&hash)?)));
     let Some((token_hash, principal)) = known else {
         return json_error(StatusCode::FORBIDDEN, error_message, None);
@@ -47,12 +79,18 @@ pub(crate) async fn sign_in(
         let message = "this token is limited to some servers or tools; the console needs one without limits: maru token create NAME --role reader";
         return json_error(StatusCode::FORBIDDEN, message, None);
     }
+    let session = session_json(hub, Some(&principal)).to_string();
+    signed_in_response(hub, token_hash, reply::json(StatusCode::OK, session)).await
+}
+
+/// Signs a browser in for the token with this hash, and returns `response` with its cookie.
+pub(crate) async fn signed_in_response(
+    hub: &HubState,
+    token_hash: [u8; 32],
+    response: Response,
+) -> Response {
     match hub.sessions.sign_in(token_hash).await {
-        Ok(cookie) => {
-            let session = session_json(&hub, Some(&principal)).to_string();
-            let response = reply::json(StatusCode::OK, session);
-            with_cookie(&hub, response, cookie.reveal(), SESSION_LIFETIME.as_secs())
-        }
+        Ok(cookie) => with_cookie(hub, response, cookie.reveal(), SESSION_LIFETIME.as_secs()),
         Err(error) => {
             tracing::error!("failed to sign a browser in: {error}");
             let message = "the store could not save the session";
@@ -94,14 +132,7 @@ pub(crate) async fn create_sign_in_link(
 
 /// Returns the value of the console's cookie.
 pub(crate) fn session_cookie(hub: &HubState, headers: &HeaderMap) -> Option<BearerToken> {
-    let name = cookie_name(hub);
-    let lines = headers.get_all(header::COOKIE).iter();
-    let mut pairs = lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(it, _)| *it == name)?;
-    Some(BearerToken::from(value))
+    cookie(headers, &cookie_name(hub)).map(BearerToken::from)
 }
 
 /// The port is part of the name, because browsers share cookies between ports.
@@ -131,6 +162,7 @@ fn session_json(hub: &HubState, principal: Option<&Principal>) -> Value {
         "role": principal.map(|it| it.role().as_str()),
         "version": env!("CARGO_PKG_VERSION"),
         "build": super::assets::build(),
+        "issuer": hub.oidc.is_some(),
         "tools": principal.map(|_| tools),
         "agent": {
             "maxTools": agent.max_tools_per_request,
