@@ -1226,6 +1226,67 @@ const tests = {
     await local.end();
   },
 
+  async 'a person is invited, allows a client in both languages, and the admin revokes it'() {
+    const hub = await Hub.start({ config: 'log: {level: warn}\nrequire_token: true\noauth: {serve: true}\n' });
+    // Another site, as its host differs.
+    const origin = 'http://localhost:9';
+    const registration = { client_name: 'Claude', redirect_uris: [`${origin}/callback`], token_endpoint_auth_method: 'none' };
+    const client = await hub.api('POST', '/oauth/register', registration);
+    const query = new URLSearchParams({ response_type: 'code', client_id: client.client_id, redirect_uri: `${origin}/callback`, state: 's', code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM', code_challenge_method: 'S256' });
+    const admin = await signedIn(hub);
+    const settings = await admin.newPage();
+    await settings.goto(`${hub.url}/settings?tab=access`);
+    for (const [locale, words] of [
+      ['en-US', { name: 'kim', title: 'Allow Claude to use maru?', once: 'Passphrase once more', passphrase: 'Passphrase', save: 'Save and sign in', allow: 'Allow' }],
+      ['ko-KR', { name: 'lee', title: 'Claude 애플리케이션에 maru 사용을 허용할까요?', once: '암호 다시 입력', passphrase: '암호', save: '저장하고 로그인', allow: '허용' }],
+    ]) {
+      await settings.getByLabel('Name of the account').fill(words.name);
+      await settings.getByRole('button', { name: 'Invite', exact: true }).click();
+      const invitation = settings.locator('.notice code', { hasText: '/oauth/invitation' });
+      await invitation.waitFor();
+      const link = await invitation.innerText();
+      await settings.locator(`[data-account=${words.name}]`).waitFor();
+      const context = await open({ locale });
+      const page = await context.newPage();
+      await page.goto(link);
+      await page.getByLabel(words.passphrase, { exact: true }).fill('eleven plus one');
+      await page.getByLabel(words.once, { exact: true }).fill('eleven plus one');
+      await page.getByRole('button', { name: words.save }).click();
+      await page.waitForURL(`${hub.url}/**`);
+      // Another site leads here, as a client does.
+      await page.route(`${origin}/**`, (route) => {
+        const start = `<a href="${hub.url}/oauth/authorize?${query}">start</a>`;
+        const html = route.request().url().includes('/callback') ? 'back' : start;
+        return route.fulfill({ contentType: 'text/html', body: html.replaceAll('&', '&amp;') });
+      });
+      await page.goto(`${origin}/`);
+      await page.getByRole('link', { name: 'start' }).click();
+      await page.getByRole('heading', { name: words.title }).waitFor();
+      assert.match(await page.locator('main').innerText(), /localhost:9/);
+      if (process.env.PICTURES) await page.screenshot({ path: join(process.env.PICTURES, `consent-${locale}.png`), fullPage: true });
+      await page.getByRole('button', { name: words.allow, exact: true }).click();
+      await page.waitForURL(`${origin}/callback?**`);
+      const returned = new URL(page.url()).searchParams;
+      assert.equal(returned.get('state'), 's');
+      const form = { grant_type: 'authorization_code', client_id: client.client_id, code: returned.get('code'), code_verifier: 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk', redirect_uri: `${origin}/callback` };
+      const answer = await fetch(`${hub.url}/oauth/token`, { method: 'POST', body: new URLSearchParams(form) });
+      assert.equal(answer.status, 200);
+      const { access_token: token } = await answer.json();
+      assert.ok((await hub.api('GET', '/api/tools', undefined, token)).length);
+      await settings.reload();
+      const grant = settings.locator('[data-grant]', { hasText: words.name });
+      await grant.waitFor();
+      if (process.env.PICTURES) await settings.screenshot({ path: join(process.env.PICTURES, `access-${locale}.png`), fullPage: true });
+      await grant.getByRole('button').click();
+      await settings.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+      await grant.waitFor({ state: 'detached' });
+      await assert.rejects(hub.api('GET', '/api/tools', undefined, token), { status: 401 });
+      await context.close();
+    }
+    await admin.close();
+    await hub.end();
+  },
+
   async 'keyboard, palette and Korean'(hub) {
     const context = await signedIn(hub, { locale: 'ko-KR', dark: true });
     const page = await context.newPage();

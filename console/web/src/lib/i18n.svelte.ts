@@ -21,6 +21,8 @@ export async function setLang(lang: Lang, keep = true): Promise<void> {
   i18n.lang = lang;
   document.documentElement.lang = lang;
   if (keep) localStorage.setItem('maru.lang', lang);
+  // The pages that the hub writes itself are in the same language.
+  document.cookie = `maru_language=${lang}; path=/oauth; max-age=31536000; samesite=lax`;
 }
 
 export const loadLang = () => setLang(initial(), false);

@@ -7,6 +7,8 @@ export interface Session {
   role: Role | null;
   version: string;
   build: string;
+  /** Whether people can sign in at the company's issuer. */
+  issuer?: boolean;
   /** How many tools a run of the agent offers at once. */
   agent?: { maxTools: number; maxToolTokens: number };
 }
