@@ -95,7 +95,7 @@ fn calls(c: &mut Criterion) {
     offers.extend((0..1000).map(|at| echo(&format!("echo_{at:04}"))));
     offers.push(echo("echo"));
     catalog.publish(OWN_SERVER_NAME, &offers);
-    let engine = McpEngine::start(Arc::clone(&catalog), LimitSettings::default(), &tasks);
+    let engine = McpEngine::start(Arc::clone(&catalog), LimitSettings::default(), &tasks, None);
     let caller = Caller::new(Principal::local(), CatalogScope::All);
 
     c.bench_function("catalog: call get_employee_info", |b| {

@@ -10,12 +10,14 @@ const stats = { sign_ins: 0, refreshes: 0, refused: {}, clients: 0, revoked: 0 }
 
 const provider = new Provider(issuer, {
   ttl: { AccessToken: 5, Grant: 3600, RefreshToken: 3600, Session: 3600, Interaction: 600, IdToken: 60 },
-  scopes: ['openid', 'offline_access', 'mcp:tools'],
+  scopes: ['openid', 'offline_access', 'mcp:tools', 'profile', 'email'],
+  claims: { openid: ['sub', 'groups'], email: ['email'] },
+  conformIdTokenClaims: false,
   rotateRefreshToken: true,
   pkce: { required: () => true },
   cookies: { keys: ['only for tests'] },
   interactions: { url: (_ctx, interaction) => `/interaction/${interaction.uid}` },
-  findAccount: (_ctx, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
+  findAccount: (_ctx, id) => ({ accountId: id, claims: async () => ({ sub: id, groups: ['staff'], email: `${id}@example.com` }) }),
   features: {
     devInteractions: { enabled: false },
     registration: { enabled: true },

@@ -15,6 +15,7 @@ mod agent;
 mod anthropic;
 mod audit;
 mod auth;
+mod authorization;
 mod cli;
 mod client_conformance;
 mod clients;

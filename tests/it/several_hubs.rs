@@ -2,6 +2,7 @@
 
 mod sessions;
 
+use futures_util::future::BoxFuture;
 use maru::config::SecretString;
 use serde_json::{Value, json};
 
@@ -36,9 +37,12 @@ impl TwoHubs {
         }
     }
 
-    async fn stop(self) {
-        self.one.running.stop().await;
-        self.other.running.stop().await;
+    /// Boxed, because two hubs are large.
+    fn stop(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.one.running.stop().await;
+            self.other.running.stop().await;
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! maru signs in to servers that want OAuth.
 
-mod browser;
+pub(crate) mod browser;
 mod fake_remote;
 mod hostile;
 mod leaks;

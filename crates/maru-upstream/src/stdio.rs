@@ -132,7 +132,7 @@ pub(super) fn inherited_environment(
             INHERITED_VARIABLES
                 .iter()
                 .chain(SYSTEM_VARIABLES)
-                .any(|it| is_inherited(&it))
+                .any(is_inherited)
         })
         .collect()
 }

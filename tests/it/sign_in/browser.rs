@@ -11,7 +11,7 @@ use crate::{
 const MAX_REDIRECTS: usize = 20;
 
 /// Opens `link` and returns the first redirect to `hub_address`, without opening it.
-pub(super) async fn follow(link: &str, hub_address: &str) -> String {
+pub(crate) async fn follow(link: &str, hub_address: &str) -> String {
     let mut cookies = BTreeMap::new();
     let mut url = link.to_owned();
     for _ in 0..MAX_REDIRECTS {
