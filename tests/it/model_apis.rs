@@ -399,7 +399,9 @@ async fn bounds_and_other_refusals_have_the_form_of_their_api() {
         } else {
             "messages"
         };
-        body[name] = vec![json!({"role": "user", "content": "x"}); 10_000].into();
+        // Turns that follow each other are one turn, whose text is not joined for each.
+        let text = "x".repeat(350);
+        body[name] = vec![json!({"role": "user", "content": text}); 10_000].into();
         assert_eq!(api.request(&hub, &body).send().await.status, 200, "{api:?}");
     }
     let missing = TestHub::with_config(|config| {

@@ -10,6 +10,8 @@ use maru_llm::{ChatMessage, ChatRole, IS_ERROR, REASONING_BLOCKS};
 pub(in super::super) struct ConversationBuilder {
     system: String,
     messages: Vec<ChatMessage>,
+    /// The turn of the user that is not complete: joined once, however often it is added to.
+    user_turn: Option<Vec<Value>>,
     /// Images of results, which only the user's turn can hold.
     result_images: Vec<Value>,
 }
@@ -32,7 +34,7 @@ impl ConversationBuilder {
         if text.is_empty() {
             return;
         }
-        if self.messages.is_empty() {
+        if self.messages.is_empty() && self.user_turn.is_none() {
             let gap = if self.system.is_empty() { "" } else { "\n\n" };
             self.system.push_str(gap);
             self.system.push_str(text);
@@ -43,28 +45,15 @@ impl ConversationBuilder {
     }
 
     /// Adds to the turn of the user.
-    pub(in super::super) fn push_user(&mut self, mut parts: Vec<Value>) {
-        if !self.result_images.is_empty() {
-            let images = std::mem::take(&mut self.result_images);
-            parts.splice(..0, images);
-        }
-        match self.messages.last_mut() {
-            Some(last) if last.role == ChatRole::User => {
-                let mut all = take_parts(last);
-                all.append(&mut parts);
-                set_content(last, all);
-            }
-            _ => {
-                let mut message = ChatMessage::text(ChatRole::User, "");
-                set_content(&mut message, parts);
-                self.messages.push(message);
-            }
-        }
+    pub(in super::super) fn push_user(&mut self, parts: Vec<Value>) {
+        let turn = self.user_turn.get_or_insert_default();
+        turn.append(&mut self.result_images);
+        turn.extend(parts);
     }
 
     /// Adds to the turn of the model.
     pub(in super::super) fn push_assistant(&mut self, items: AssistantItems) {
-        self.flush_result_images();
+        self.end_user_turn();
         let continues = matches!(self.messages.last(), Some(it) if it.role == ChatRole::Assistant);
         if !continues {
             let empty = ChatMessage::text(ChatRole::Assistant, "");
@@ -81,6 +70,7 @@ impl ConversationBuilder {
 
     /// Adds the result of a call. Models read text; images follow in the user's turn.
     pub(in super::super) fn push_result(&mut self, id: &str, content: ResultContent) {
+        self.push_user_turn();
         let mut message = ChatMessage::tool_result(id, content.text);
         if content.is_error {
             message
@@ -93,7 +83,7 @@ impl ConversationBuilder {
 
     /// All messages.
     pub(in super::super) fn finish(mut self) -> Vec<ChatMessage> {
-        self.flush_result_images();
+        self.end_user_turn();
         if !self.system.is_empty() {
             let system = ChatMessage::text(ChatRole::System, self.system);
             self.messages.insert(0, system);
@@ -101,9 +91,20 @@ impl ConversationBuilder {
         self.messages
     }
 
-    fn flush_result_images(&mut self) {
+    /// Ends the turn of the user, which images of results may begin.
+    fn end_user_turn(&mut self) {
         if !self.result_images.is_empty() {
             self.push_user(Vec::new());
+        }
+        self.push_user_turn();
+    }
+
+    fn push_user_turn(&mut self) {
+        if let Some(parts) = self.user_turn.take() {
+            let mut message = ChatMessage::text(ChatRole::User, "");
+            let content = user_content(parts);
+            message.extra_members.insert("content".to_owned(), content);
+            self.messages.push(message);
         }
     }
 }
@@ -141,22 +142,14 @@ pub(in super::super) fn image_part(url: &str) -> Value {
     json!({"type": "image_url", "image_url": {"url": url}})
 }
 
-fn take_parts(message: &mut ChatMessage) -> Vec<Value> {
-    match message.extra_members.remove("content") {
-        Some(Value::Array(parts)) => parts,
-        Some(Value::String(text)) if !text.is_empty() => vec![text_part(text)],
-        _ => Vec::new(),
-    }
-}
-
 /// Text where there is nothing else: not every template reads parts.
-fn set_content(message: &mut ChatMessage, parts: Vec<Value>) {
+fn user_content(mut parts: Vec<Value>) -> Value {
+    parts.retain(|it| it["text"] != "");
     let texts: Option<Vec<&str>> = parts.iter().map(|it| it["text"].as_str()).collect();
-    let content = match texts {
+    match texts {
         Some(texts) => texts.join("\n\n").into(),
         None => Value::Array(parts),
-    };
-    message.extra_members.insert("content".to_owned(), content);
+    }
 }
 
 fn append_text(members: &mut Map<String, Value>, name: &str, text: String) {
