@@ -52,6 +52,19 @@ async fn integer_with_a_fraction_of_zero_is_that_integer() {
 }
 
 #[tokio::test]
+async fn too_many_texts_are_refused_with_the_reason() {
+    let hub = TestHub::start().await;
+    let arguments = json!({"text_list": vec!["a"; 2049]});
+    let (refused, failed) = hub.call_data_tool("get_text_embedding", arguments).await;
+    assert!(failed, "{refused}");
+    assert_eq!(
+        refused["error"],
+        "wrong arguments: text_list: a list of 2049 values has more than 2048 items \
+         (Texts to embed); expected get_text_embedding(text_list: [string])"
+    );
+}
+
+#[tokio::test]
 async fn sample_tools_answer_from_the_sample_data() {
     let hub = TestHub::start().await;
     let ask = |name, arguments| hub.call_data_tool(name, arguments);

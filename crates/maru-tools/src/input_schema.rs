@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 const MAX_REPORTED_ERRORS: usize = 5;
 const MAX_ERROR_CHARS: usize = 200;
+/// Items of a list or members of an object that an error quotes.
+const MAX_SHOWN_ITEMS: usize = 10;
 const MAX_SCHEMA_DEPTH: usize = 40;
 const MAX_SCHEMA_NODES: usize = 5000;
 
@@ -92,16 +94,39 @@ impl InputSchema {
     fn describe(&self, error: &ValidationError<'_>) -> String {
         let path = error.instance_path().to_string();
         let path = path.trim_start_matches('/');
+        let shown = match long_value(error.instance()) {
+            Some(summary) => error.masked_with(summary).to_string(),
+            None => error.to_string(),
+        };
         match (path, self.descriptions.get(path)) {
-            ("", _) => truncate_error(&error.to_string()),
-            (path, None) => truncate_error(&format!("{path}: {error}")),
+            ("", _) => truncate_error(&shown),
+            (path, None) => truncate_error(&format!("{path}: {shown}")),
             (path, Some(description)) => {
                 format!(
                     "{} ({description})",
-                    truncate_error(&format!("{path}: {error}"))
+                    truncate_error(&format!("{path}: {shown}"))
                 )
             }
         }
+    }
+}
+
+/// What stands for a value in a message that its text would fill.
+fn long_value(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(items) if items.len() > MAX_SHOWN_ITEMS => {
+            Some(format!("a list of {} values", items.len()))
+        }
+        Value::Object(members) if members.len() > MAX_SHOWN_ITEMS => {
+            Some(format!("an object of {} members", members.len()))
+        }
+        Value::String(text) if text.len() > MAX_ERROR_CHARS / 2 => {
+            Some(format!("a text of {} characters", text.chars().count()))
+        }
+        Value::Array(_) | Value::Object(_) if value.to_string().len() > MAX_ERROR_CHARS / 2 => {
+            Some("a long value".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -225,6 +250,34 @@ mod tests {
             check(json!({"query": "", "q": 1}))
                 .unwrap_err()
                 .contains("'q' was unexpected")
+        );
+    }
+
+    #[test]
+    fn long_values_do_not_hide_what_is_wrong_with_them() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "texts": {"type": "array", "items": {"type": "string"}, "maxItems": 2048},
+                "kind": {"enum": ["a"]}
+            },
+        });
+        let arguments = InputSchema::new("embed", &schema).unwrap();
+        let check = |value: Value| arguments.validate(&value).unwrap_err();
+        let many = check(json!({"texts": vec!["a"; 2049]}));
+        assert!(
+            many.starts_with("texts: a list of 2049 values has more than 2048 items;"),
+            "{many}"
+        );
+        let long = check(json!({"kind": "가".repeat(1000)}));
+        assert!(
+            long.starts_with("kind: a text of 1000 characters is not one of"),
+            "{long}"
+        );
+        let deep = check(json!({"kind": ["x".repeat(1000)]}));
+        assert!(
+            deep.starts_with("kind: a long value is not one of"),
+            "{deep}"
         );
     }
 
