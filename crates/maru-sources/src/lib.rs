@@ -10,6 +10,7 @@ mod driver_message;
 mod lexer;
 mod parameters;
 mod postgres;
+mod process_memory;
 mod query_observer;
 mod rows;
 mod sample;
@@ -137,6 +138,9 @@ pub enum Error {
     /// The query ran into its deadline.
     #[error("the query took too long and was stopped")]
     TimedOut,
+    /// The query used more memory of the server than it may.
+    #[error("the query needs too much memory and was stopped")]
+    TooMuchMemory,
     /// Other queries had all connections for as long as one may wait.
     #[error(
         "no connection to the database became free within {} ms; it runs as many queries as it may", .0.as_millis()

@@ -6,6 +6,7 @@
 //! When it runs again, that it locks nothing else shows that it still means the same.
 
 mod amplifiers;
+mod backend_memory;
 mod error;
 mod growth;
 mod guard;
@@ -40,7 +41,9 @@ use super::{
 };
 
 use query_request::{QueryRequest, StatementShape};
-use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, SessionTimeouts};
+use read_transaction::{
+    ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, SessionTimeouts, StatementAnalysis,
+};
 use row_json::RowJsonWriter;
 use system_catalog::{Oid, SystemCatalog};
 
@@ -135,7 +138,9 @@ impl PostgresSource {
         limits: QueryLimits,
         output: QueryOutput,
     ) -> Result<QueryRows, Error> {
-        let bound = statement.bind_parameters(parameters);
+        let amplification = amplifiers::check_amplifiers(statement)?;
+        let mut bound = statement.bind_parameters(parameters);
+        amplification.bound_counts(&mut bound);
         let values = parameters.values_in_order(&statement.parameter_names())?;
         let values = bound
             .parameter_indexes
@@ -152,7 +157,7 @@ impl PostgresSource {
             values: &values,
             limits,
             output,
-            amplification: amplifiers::check_amplifiers(statement)?,
+            made: amplification.made,
             session_timeouts: SessionTimeouts::new(&self.0.settings),
             caller_settings: caller_settings.collect(),
         };
@@ -204,13 +209,28 @@ impl PostgresSource {
             catalog = self.load_catalog(transaction.client()).await?;
         }
         guard::check_relations(statement, &catalog, &analysis.locked_relations)?;
+        let reading = self.read_analyzed(transaction, statement, request, &analysis, catalog);
+        let Some(backend) = &analysis.backend else {
+            return reading.await;
+        };
+        tokio::select! {
+            biased;
+            read = reading => read,
+            () = backend.wait_until_too_large() => Err(Error::TooMuchMemory),
+        }
+    }
+
+    async fn read_analyzed(
+        &self,
+        transaction: &ReadTransaction,
+        statement: &SqlStatement,
+        request: &QueryRequest<'_>,
+        analysis: &StatementAnalysis,
+        catalog: Arc<SystemCatalog>,
+    ) -> Result<(QueryRows, bool), Error> {
         if growth::collects_rows(statement) {
-            let collected = transaction
-                .estimate_collected_bytes(request, &analysis.shape)
-                .await?;
-            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-            let amplification = request.amplification as f64;
-            guard::check_collected_bytes(collected * amplification)?;
+            let collected = transaction.estimate_collected_bytes(request, &analysis.shape);
+            guard::check_collected_bytes(collected.await?)?;
         }
         if request.output == QueryOutput::Plan {
             let plan = transaction.read_plan(request, &analysis.shape).await?;
@@ -225,9 +245,11 @@ impl PostgresSource {
             && !analysis.shape.has_renamed_columns
         {
             let locked = transaction.locked_relations(SELECT_ALL_LOCKS).await?;
-            if !locked.contains(&ADVISORY_LOCK) {
-                self.0
-                    .cache_statement(request, analysis.shape, catalog, locked);
+            let is_checked_anew =
+                !request.values.is_empty() && growth::memory_depends_on_values(statement);
+            if !locked.contains(&ADVISORY_LOCK) && !is_checked_anew {
+                let shape = analysis.shape.clone();
+                self.0.cache_statement(request, shape, catalog, locked);
             }
         }
         Ok((rows, is_complete))

@@ -129,6 +129,7 @@ fn outcome_of(error: &Error) -> &'static str {
         Error::Query(_)
         | Error::Database(_)
         | Error::Rejected { .. }
+        | Error::TooMuchMemory
         | Error::InvalidSettings(_) => "failed",
     }
 }

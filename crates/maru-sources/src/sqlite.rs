@@ -11,6 +11,7 @@
 mod access_rules;
 mod bounded_functions;
 mod connection;
+mod memory_watch;
 mod schema;
 mod value;
 
@@ -39,9 +40,10 @@ use super::{
 };
 
 use connection::GuardedConnection;
+use memory_watch::MemoryWatch;
 
 /// How much later than its deadline a query may be seen to end: SQLite looks at the
-/// clock every thousand instructions.
+/// clock every hundred instructions.
 const CLOCK_GRACE: Duration = Duration::from_millis(100);
 /// How long a query may block its thread, which serves other connections too.
 const INLINE_QUERY_TIMEOUT: Duration = Duration::from_millis(1);
@@ -69,6 +71,8 @@ struct QueryJob {
     bound: BoundStatement,
     values: Vec<QueryValue>,
     limits: QueryLimits,
+    /// How many values a row makes.
+    made_values: usize,
     is_cancelled: Arc<AtomicBool>,
 }
 
@@ -108,6 +112,7 @@ impl SqliteSource {
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let job = QueryJob {
             bound: statement.bind_parameters(parameters),
+            made_values: statement.count_made_values(),
             statement,
             values: expand_lists(values),
             limits,
@@ -215,7 +220,9 @@ impl SqliteSourceInner {
         let deadline = Instant::now() + INLINE_QUERY_TIMEOUT;
         // Nobody can stop waiting meanwhile.
         let is_over = move || deadline <= Instant::now();
-        let done = reader.query_prepared(&job.bound.sql, &job.values, job.limits, is_over);
+        let done = reader
+            .limit_values(job.made_values)
+            .and_then(|()| reader.query_prepared(&job.bound.sql, &job.values, job.limits, is_over));
         self.return_connection(reader);
         done.ok()
     }
@@ -277,9 +284,18 @@ fn run_job(
     deadline: Instant,
 ) -> Result<QueryRows, Error> {
     reader.check_names(&job.statement)?;
+    reader.limit_values(job.made_values)?;
     let stop = Arc::clone(&job.is_cancelled);
-    reader.set_interrupt_check(move || stop.load(Relaxed) || deadline <= Instant::now())?;
+    let has_grown = Arc::new(AtomicBool::new(false));
+    let mut memory = MemoryWatch::new(Instant::now(), Arc::clone(&has_grown));
+    reader.set_interrupt_check(move || {
+        let now = Instant::now();
+        stop.load(Relaxed) || deadline <= now || memory.has_grown(now)
+    })?;
     let done = reader.query_rows(&job.bound.sql, &job.values, job.limits);
     reader.clear_interrupt_check();
-    done.map_err(|error| job.statement.locate_error(error, &job.bound))
+    match done {
+        Err(Error::TimedOut) if has_grown.load(Relaxed) => Err(Error::TooMuchMemory),
+        done => done.map_err(|error| job.statement.locate_error(error, &job.bound)),
+    }
 }

@@ -42,6 +42,19 @@ pub(super) struct BoundStatement {
 }
 
 impl BoundStatement {
+    /// Writes `sql` where the byte `at` of the statement stands.
+    pub(super) fn insert(&mut self, at: usize, sql: &str) {
+        let index = self.offset_map.partition_point(|(_, there)| *there <= at);
+        let before = index.checked_sub(1).map(|it| self.offset_map[it]);
+        let (here, there) = before.unwrap_or_default();
+        let place = here + (at - there);
+        self.sql.insert_str(place, sql);
+        for (here, _) in &mut self.offset_map[index..] {
+            *here += sql.len();
+        }
+        self.offset_map.insert(index, (place + sql.len(), at));
+    }
+
     /// The byte of the statement that became the byte `at` here.
     pub(super) fn original_offset(&self, at: usize) -> usize {
         let (here, there) = self
@@ -179,6 +192,23 @@ impl SqlStatement {
             }
         }
         names
+    }
+
+    /// How many values the statement may make for one row, at most: a call makes one, and so
+    /// does each `||`.
+    pub(super) fn count_made_values(&self) -> usize {
+        let makes = |at: &usize| match self.token_kind(*at) {
+            Some(SqlTokenKind::OpenParenthesis) => {
+                let before = at.checked_sub(1);
+                before.is_some_and(|it| self.identifier_at(it).is_some())
+            }
+            Some(SqlTokenKind::Operator) => self
+                .tokens
+                .get(*at)
+                .is_some_and(|it| self.token_text(it) == "||"),
+            _ => false,
+        };
+        (0..self.tokens.len()).filter(makes).count()
     }
 
     /// The statement with the identifiers of `parameters` in the place of their names.
@@ -391,6 +421,20 @@ mod tests {
         }
         let unended = SqlStatement::parse("SELECT '가',\n 'x", SqlDialect::Postgres);
         assert_eq!(unended.unwrap_err().position(), Some(11));
+    }
+
+    #[test]
+    fn inserted_words_do_not_move_the_place_of_a_fault() {
+        let sql = "SELECT :a, f(:b, nothing)";
+        let statement = SqlStatement::parse(sql, SqlDialect::Postgres).unwrap();
+        let mut bound = statement.bind_parameters(&QueryParameters::default());
+        bound.insert(sql.find(", nothing").unwrap(), ", 9)");
+        bound.insert(sql.find(":b").unwrap(), "least(");
+        assert_eq!(bound.sql, "SELECT $1 , f(least($2 , 9), nothing)");
+        for (word, original) in [("$2", ":b"), ("nothing", "nothing"), ("$1", ":a")] {
+            let at = bound.original_offset(bound.sql.find(word).unwrap());
+            assert_eq!(at, sql.find(original).unwrap(), "{word}");
+        }
     }
 
     #[test]

@@ -156,9 +156,61 @@ const AMPLIFIERS: &[&str] = &[
     "SELECT array_agg(a.i) AS v FROM many a, many b, many c",
     "SELECT json_agg(a) AS v FROM many a, many b",
     "SELECT cardinality(array(SELECT a.i FROM many a, many b, many c)) AS v",
+    "SELECT string_agg(md5(a.i::text), '') OVER (ORDER BY a.i) AS v FROM many a, many b, many c",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM t WHERE n < 300000) SELECT length(string_agg(repeat('x', 3000), '')) FROM t",
+    "SELECT array_length(regexp_split_to_array(repeat('x', 4000000), ''), 1)",
+    "SELECT length(ts_headline('simple', repeat('a ', 100000), 'a', 'HighlightAll=true, StartSel=' || repeat('z', 30)))",
+    "SELECT length(normalize(repeat(U&'\\FDFA', 1300000), NFKD))",
+    "SELECT format('%999999s%999999s%999999s%999999s%999999s%999999s', 1, 2, 3, 4, 5, 6)",
+    // What the server cannot estimate ends when it has too much memory.
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION SELECT n+1 FROM t) SELECT count(*) FROM t",
+    "SELECT count(*) FROM (SELECT md5(n::text) FROM generate_series(1, (SELECT 20000000)) n EXCEPT SELECT 'x') q",
+    "SELECT count(*) FROM many WHERE t NOT IN (SELECT md5(n::text) FROM generate_series(1, (SELECT 20000000)) n)",
 ];
+
+/// Statements that put many values of a moderate size beside or behind each other.
+fn wide_amplifiers() -> Vec<String> {
+    let repeated = |what: &str, count: usize, between: &str| vec![what; count].join(between);
+    let text = "y".repeat(20_000);
+    vec![
+        format!("SELECT length(string_agg('{text}', '')) FROM generate_series(1, 40000)"),
+        format!(
+            "SELECT cardinality(array_agg(s)) FROM (SELECT '{text}'::text s FROM generate_series(1, 40000)) q"
+        ),
+        format!("SELECT length(array_to_string(array_agg(a.i), '{text}')) FROM many a, many b"),
+        format!(
+            "SELECT length(replace(replace(a, 'y', b), 'z', b)) FROM (SELECT '{}' a, '{}' b) q",
+            &text[..9000],
+            "z".repeat(9000)
+        ),
+        format!(
+            "SELECT length({})",
+            repeated("lpad('x', 1000000)", 700, "||")
+        ),
+        format!("SELECT {}", repeated("lpad('x', 999999)", 900, ", ")),
+        format!("SELECT {}", repeated("1::bit(8000000)", 900, ", ")),
+        format!(
+            "SELECT {} FROM (SELECT repeat('x', 2000000) s OFFSET 0) q",
+            repeated("upper(s)", 1500, ", ")
+        ),
+        format!(
+            "SELECT ARRAY[{}] FROM (SELECT repeat('x', 3900000) s OFFSET 0) q",
+            repeated("s", 70, ", ")
+        ),
+        format!(
+            "SELECT length(ROW({})::text) FROM (SELECT repeat('x', 3900000) s OFFSET 0) q",
+            repeated("s", 99, ", ")
+        ),
+    ]
+}
+
 /// Statements of the same kinds that are as small as people write them.
 const COLLECTORS: &[&str] = &[
+    "SELECT repeat('#', (count(*) / 10)::int) AS bar, lpad(max(t), max(length(t)) + 2) AS t FROM many",
+    "SELECT string_agg(lpad(i::text, 8, '0') || '-' || lpad(i::text, 8, '0') || rpad(t, 20), ',') AS v FROM many",
+    "WITH a AS MATERIALIZED (SELECT x.i, sum(y.i) AS n FROM many x, many y GROUP BY 1) SELECT string_agg(i || ':' || n, ', ') AS v FROM a",
+    "SELECT json_agg(json_build_object('i', i, 'inner', json_build_object('t', t, 'list', json_build_array(i, t)))) AS v FROM many",
+    "WITH RECURSIVE tree AS (SELECT i, t::text AS path FROM many WHERE i = 1 UNION ALL SELECT m.i, tree.path || ' > ' || m.t FROM tree JOIN many m ON m.i = tree.i + 1 AND m.i < 50) SELECT string_agg(path, E'\\n') AS v FROM tree",
     "SELECT i % 3 AS k, string_agg(i::text, ',' ORDER BY i) AS v FROM many GROUP BY 1 ORDER BY 1",
     "SELECT array_agg(i) AS v FROM many",
     "SELECT jsonb_agg(m) AS v FROM many m",
@@ -187,7 +239,9 @@ async fn no_backend_grows_and_nothing_runs_on_after_the_answer() {
     }
     let pids = "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name LIKE 'maru%'";
     let mut largest = 0;
-    for sql in AMPLIFIERS {
+    let wide = wide_amplifiers();
+    let all = AMPLIFIERS.iter().copied();
+    for sql in all.chain(wide.iter().map(String::as_str)) {
         // The second time a statement takes another way.
         for _ in 0..2 {
             let answer = query_rows(&source, sql).await;
@@ -208,7 +262,7 @@ async fn no_backend_grows_and_nothing_runs_on_after_the_answer() {
 }
 
 /// The most memory that a process of this machine had; 0 if it has ended.
-fn peak_kilobytes(pid: &str) -> u64 {
+pub(super) fn peak_kilobytes(pid: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let peak = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
     let peak = peak.and_then(|it| it.split_ascii_whitespace().next());

@@ -11,6 +11,7 @@ use maru_sources::{
 use super::{
     databases::{query_json, query_rows, source_settings, sqlite_fixture},
     hostile,
+    postgres_load::peak_kilobytes,
 };
 
 fn open_fixture(settings: SourceSettings) -> (tempfile::TempDir, DataSource) {
@@ -44,6 +45,42 @@ async fn sqlite_rejects_hostile_statements() {
     assert_eq!(hostile::run_argument_cases(&source).await, 47);
     assert!(before == std::fs::read(&path).unwrap());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// Statements that would make many great values.
+fn amplifiers() -> Vec<String> {
+    let count = "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r LIMIT 100000)";
+    let columns = |value: &str| format!("SELECT {}", vec![value; 900].join(", "));
+    vec![
+        columns("hex(zeroblob(1900000))"),
+        columns("printf('%3900000s', 1)"),
+        format!("{count} SELECT json_group_array(hex(zeroblob(10000))) FROM r"),
+        "SELECT json_group_object(a.id, hex(zeroblob(1000))) FROM orders a, orders b".to_owned(),
+        format!(
+            "SELECT length(json_array({}))",
+            vec!["hex(zeroblob(1900000))"; 99].join(", ")
+        ),
+        format!(
+            "SELECT count(*) FROM json_each(json_pretty('{}{}', hex(zeroblob(5000))))",
+            "[".repeat(400),
+            "]".repeat(400)
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn no_query_takes_the_memory_of_the_hub_or_runs_on() {
+    let (_directory, source) = open_fixture(source_settings());
+    for sql in amplifiers() {
+        let answer = query_rows(&source, &sql).await;
+        let is_bounded = answer.as_ref().map_or(true, |it| it.count == 0);
+        assert!(is_bounded, "{sql}: {answer:?}");
+        // The connection that had too much goes on.
+        let long = query_json(&source, "SELECT length(hex(zeroblob(1900000))) AS n").await;
+        assert_eq!(long, r#"[{"n":3800000}]"#);
+        let peak = peak_kilobytes("self");
+        assert!(peak < 400 * 1024, "{sql}: {peak} kB");
+    }
 }
 
 #[tokio::test]

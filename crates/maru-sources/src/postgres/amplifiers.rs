@@ -5,17 +5,60 @@
 //! in the statement, where they can be added up before it runs.
 
 use super::growth;
-use crate::{Error, lexer::SqlTokenKind, statement::SqlStatement};
+use crate::{
+    Error,
+    lexer::SqlTokenKind,
+    statement::{BoundStatement, SqlStatement},
+};
 
 /// The longest text that one call may pad to.
 const MAX_PADDED_LENGTH: u64 = 1_000_000;
+/// The most that a number may be which says how much a call makes and which the server
+/// computes: `repeat('#', count(*)::int)`.
+const MAX_COMPUTED_COUNT: u64 = 2000;
 /// How many times more than it began with a statement may make, by all of its calls.
 const MAX_AMPLIFICATION: u64 = 4_000_000;
 
-/// Refuses a statement whose calls would make too much. The number is how many times longer
-/// than it began with its calls may make one value.
-pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<u64, Error> {
-    let (mut amplification, mut value_amplification) = (1_u64, 1_u64);
+/// What the calls of a statement make by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MadeValue {
+    /// How many times longer than it began with a value may get.
+    pub(super) factor: u64,
+    /// How long a value may be that the statement makes of nothing.
+    pub(super) bytes: u64,
+}
+
+impl MadeValue {
+    const NOTHING: Self = Self {
+        factor: 1,
+        bytes: 1,
+    };
+}
+
+/// What the calls of a statement make, and what bounds those that cannot be read from it.
+#[derive(Debug)]
+pub(super) struct Amplification {
+    pub(super) made: MadeValue,
+    /// Where counts begin and end that the server computes, in bytes.
+    computed_counts: Vec<(usize, usize)>,
+}
+
+impl Amplification {
+    /// Bounds the counts that the server computes. A count that is NULL stays NULL, and each
+    /// is computed once.
+    pub(super) fn bound_counts(&self, bound: &mut BoundStatement) {
+        for (start, end) in &self.computed_counts {
+            bound.insert(*end, &format!(", {MAX_COMPUTED_COUNT})"));
+            bound.insert(*start, "pg_catalog.int4smaller(");
+        }
+    }
+}
+
+/// Refuses a statement whose calls would make too much. Returned is what they make.
+pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<Amplification, Error> {
+    let mut amplification = 1_u64;
+    let mut made = MadeValue::NOTHING;
+    let mut computed_counts = Vec::new();
     for at in 0..statement.tokens().len() {
         if statement.token_kind(at + 1) != Some(SqlTokenKind::OpenParenthesis) {
             continue;
@@ -28,17 +71,16 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<u64, Error> {
             open: at + 1,
         };
         let factor = match name.as_str() {
-            "repeat" => call.literal_argument(1),
-            "lpad" | "rpad" => {
-                let length = call.literal_argument(1);
-                value_amplification =
-                    value_amplification.saturating_mul(length.unwrap_or(1).max(1));
-                length.filter(|it| *it <= MAX_PADDED_LENGTH).map(|_| 1)
-            }
-            "format" => call.has_plain_format().then_some(1),
+            "repeat" => call.count_argument(&mut computed_counts),
             "array_fill" => call.literal_product(),
             "generate_series" => call.series_length(),
-            _ => continue,
+            name => {
+                let Some(length) = call.padded_length(name, &mut computed_counts) else {
+                    continue;
+                };
+                made.bytes = made.bytes.max(length.unwrap_or(1));
+                length.filter(|it| *it <= MAX_PADDED_LENGTH).map(|_| 1)
+            }
         };
         amplification = match factor {
             Some(factor) => amplification.saturating_mul(factor.max(1)),
@@ -52,12 +94,13 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<u64, Error> {
         }
         // A series makes rows, not longer values.
         if name != "generate_series" {
-            let factor = factor.unwrap_or(1).max(1);
-            value_amplification = value_amplification.saturating_mul(factor);
+            made.factor = made.factor.saturating_mul(factor.unwrap_or(1).max(1));
         }
     }
-    growth::check_growth(statement, amplification)?;
-    Ok(value_amplification)
+    Ok(Amplification {
+        made: growth::check_growth(statement, made)?,
+        computed_counts,
+    })
 }
 
 /// A call in a statement.
@@ -121,6 +164,35 @@ impl FunctionCall<'_> {
         Some(u64::try_from(number).unwrap_or(0))
     }
 
+    /// How often or how long the call is asked for: a number of the statement, or the most
+    /// that a number may be which the server computes.
+    fn count_argument(&self, computed: &mut Vec<(usize, usize)>) -> Option<u64> {
+        if let Some(count) = self.literal_argument(1) {
+            return Some(count);
+        }
+        let arguments = self.arguments();
+        let count = arguments.get(1)?;
+        let tokens = self.statement.tokens();
+        computed.push((
+            tokens.get(*count.first()?)?.start,
+            tokens.get(*count.last()?)?.end,
+        ));
+        Some(MAX_COMPUTED_COUNT)
+    }
+
+    /// The length to which the call, or the type, fills a value up, if it does; none within
+    /// if that cannot be known.
+    fn padded_length(&self, name: &str, computed: &mut Vec<(usize, usize)>) -> Option<Option<u64>> {
+        match name {
+            "lpad" | "rpad" => Some(self.count_argument(computed)),
+            "bpchar" if self.arguments().len() > 1 => Some(self.literal_argument(1)),
+            // What is shorter than its type is filled with spaces or zeros.
+            "bit" | "bpchar" | "char" | "character" | "nchar" => self.literal_argument(0).map(Some),
+            "format" => Some(self.format_width()),
+            _ => None,
+        }
+    }
+
     /// The product of the sizes of an array: `array_fill(0, ARRAY[10, 10])`.
     fn literal_product(&self) -> Option<u64> {
         let arguments = self.arguments();
@@ -157,34 +229,65 @@ impl FunctionCall<'_> {
         }
     }
 
-    /// Whether the format is a constant that pads nothing to a great width.
-    fn has_plain_format(&self) -> bool {
+    /// How wide the value of `format` is beside its arguments, if the format is a constant
+    /// that says so itself.
+    fn format_width(&self) -> Option<u64> {
+        let widths: Option<Vec<u64>> = self.constant_format()?.map(directive_width).collect();
+        widths.map(|it| it.into_iter().sum())
+    }
+
+    /// How many times `format` writes an argument.
+    pub(super) fn format_directives(&self) -> u64 {
+        self.constant_format().map_or(1, |it| it.count() as u64)
+    }
+
+    /// What follows each `%` of a constant format. Other forms of a text may hide digits
+    /// behind escapes.
+    fn constant_format(&self) -> Option<impl Iterator<Item = &str>> {
         let arguments = self.arguments();
-        let Some([only]) = arguments.first().map(Vec::as_slice) else {
-            return false;
+        let [only] = arguments.first()?[..] else {
+            return None;
         };
-        let Some(token) = self.statement.tokens().get(*only) else {
-            return false;
-        };
+        let token = self.statement.tokens().get(only)?;
         let text = self.statement.token_text(token);
-        // Other forms of a text may hide digits behind escapes.
-        token.kind == SqlTokenKind::StringLiteral
-            && text.starts_with('\'')
-            && text.split('%').skip(1).all(is_small_width)
+        let is_plain = token.kind == SqlTokenKind::StringLiteral && text.starts_with('\'');
+        is_plain.then(|| text.split('%').skip(1))
     }
 }
 
-/// Whether what follows a `%` asks for a small width, and not for one of its arguments.
-fn is_small_width(directive: &str) -> bool {
-    let width = directive.trim_start_matches(|it: char| "-$".contains(it) || it.is_ascii_digit());
-    let digits = &directive[..directive.len() - width.len()];
-    !width.starts_with('*') && digits.len() <= 6
+/// The width that what follows a `%` asks for, if that is not one of its arguments.
+fn directive_width(directive: &str) -> Option<u64> {
+    let directive = directive.split_once('$').map_or(directive, |(_, it)| it);
+    let directive = directive.trim_start_matches('-');
+    let rest = directive.trim_start_matches(|it: char| it.is_ascii_digit());
+    let digits = &directive[..directive.len() - rest.len()];
+    let is_constant = !rest.starts_with('*');
+    let width = if digits.is_empty() {
+        Some(0)
+    } else {
+        digits.parse().ok()
+    };
+    width.filter(|_| is_constant)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lexer::SqlDialect;
+    use crate::{QueryParameters, lexer::SqlDialect};
+
+    #[test]
+    fn computed_counts_are_bounded() {
+        let sql = "SELECT repeat('#', a + (b)), lpad(c, :n) FROM t";
+        let statement = SqlStatement::parse(sql, SqlDialect::Postgres).unwrap();
+        let mut bound = statement.bind_parameters(&QueryParameters::default());
+        let amplification = check_amplifiers(&statement).unwrap();
+        amplification.bound_counts(&mut bound);
+        assert_eq!(
+            bound.sql,
+            "SELECT repeat('#', pg_catalog.int4smaller(a + (b), 2000)), \
+             lpad(c, pg_catalog.int4smaller($1 , 2000)) FROM t"
+        );
+    }
 
     #[test]
     fn sizes_are_read_from_the_statement() {
@@ -195,6 +298,8 @@ mod tests {
             "SELECT d FROM generate_series(date '2026-01-01', now(), interval '1 day') d",
             "SELECT sum(n) FROM generate_series(1, 1000000) n",
             "SELECT repeat, format FROM t",
+            "SELECT city, repeat('■', (100 * count(*) / sum(count(*)) OVER ())::int) FROM t GROUP BY 1",
+            "SELECT lpad(name, max(length(name)) OVER ()) FROM t",
         ];
         for sql in allowed {
             let statement = SqlStatement::parse(sql, SqlDialect::Postgres).unwrap();
@@ -203,11 +308,10 @@ mod tests {
         let refused = [
             "SELECT repeat('x', 1000000000)",
             "SELECT \"repeat\" ('x', 1000000000)",
-            "SELECT repeat('x', n) FROM t",
+            "SELECT repeat(repeat('x', n), n) FROM t",
             "SELECT repeat(repeat('x', 10000), 10000)",
             "WITH a AS (SELECT repeat('x', 9999) s) SELECT repeat(s, 9999) FROM a",
             "SELECT lpad('x', 1000000000)",
-            "SELECT rpad('x', 10^9::int)",
             "SELECT format('%1000000000s', 'x')",
             "SELECT format('%*s', 1000000000, 'x')",
             "SELECT format(f, 'x') FROM t",
@@ -217,6 +321,10 @@ mod tests {
             "SELECT array_fill(0, sizes) FROM t",
             "SELECT json_agg(n) FROM generate_series(1, 100000000) n",
             "SELECT string_agg(repeat('x', 10000), '') FROM generate_series(1, 10000)",
+            "SELECT 'x'::char(10000000)",
+            "SELECT CAST(1 AS bit(80000000))",
+            "SELECT format('%900000s%900000s', 'x', 'y')",
+            "SELECT format('%1$900000s%1$900000s', 'x')",
         ];
         for sql in refused {
             let statement = SqlStatement::parse(sql, SqlDialect::Postgres).unwrap();

@@ -3,41 +3,33 @@
 //! PostgreSQL has no bound for the memory of a statement, and many functions end only when
 //! their whole value is made. So every operator and function that makes a value longer has a
 //! factor; those that can work on each other's values multiply, and a statement whose
-//! product is too great does not run.
+//! product is too great does not run. The values of one row are there at the same time, so
+//! those beside each other add up.
 
-use super::amplifiers::FunctionCall;
+use super::amplifiers::{FunctionCall, MadeValue};
 use crate::{Error, lexer::SqlTokenKind, statement::SqlStatement};
 
-/// How many bytes a statement may make of its longest text.
-const MAX_GROWTH_BYTES: u64 = 32_000_000;
+/// How many bytes the values of a row may be that a statement makes of its longest text.
+const MAX_GROWTH_BYTES: u64 = 64_000_000;
 /// How many times longer than a value of a table another value may get.
 const MAX_GROWTH_FACTOR: u64 = 100_000;
+/// A text that is at least this long makes a great value where it is put in many places.
+const LONG_TEXT_BYTES: u64 = 1000;
+/// How many times more memory than its text a list of small values takes.
+const SPLIT_FACTOR: u64 = 64;
 /// Functions that may double a text: they write bytes as digits, or escape.
 const DOUBLING: &[&str] = &[
     "array_replace",
-    "array_to_string",
+    "array_to_json",
     "encode",
-    "format",
-    "json_build_array",
-    "json_build_object",
-    "json_object",
-    "jsonb_build_array",
-    "jsonb_build_object",
-    "jsonb_insert",
-    "jsonb_object",
     "jsonb_pretty",
-    "jsonb_set",
     "overlay",
     "quote_ident",
     "quote_literal",
     "quote_nullable",
-    "row",
     "row_to_json",
     "to_json",
     "to_jsonb",
-    "xmlconcat",
-    "xmlelement",
-    "xmlforest",
 ];
 /// Functions in whose value the arguments stand one behind the other.
 const JOINING: &[&str] = &[
@@ -47,16 +39,61 @@ const JOINING: &[&str] = &[
     "concat",
     "concat_ws",
 ];
-/// Functions that put a text in the place of others.
-const REPLACING: &[&str] = &["regexp_replace", "replace"];
+/// Functions in whose value the arguments stand one behind the other, and are escaped.
+const BUILDING: &[&str] = &[
+    "format",
+    "json_array",
+    "json_build_array",
+    "json_build_object",
+    "json_object",
+    "jsonb_build_array",
+    "jsonb_build_object",
+    "jsonb_insert",
+    "jsonb_object",
+    "jsonb_set",
+    "jsonb_set_lax",
+    "row",
+    "xmlconcat",
+    "xmlelement",
+    "xmlforest",
+];
+/// Functions that put a text in many places of another, and which argument it is.
+const REPLACING: &[(&str, usize)] = &[
+    ("array_to_string", 1),
+    ("regexp_replace", 2),
+    ("replace", 2),
+    ("ts_headline", 3),
+];
+/// Functions that make many small values of a text, or a large one of each character.
+const SPLITTING: &[&str] = &[
+    "normalize",
+    "regexp_match",
+    "regexp_matches",
+    "regexp_split_to_array",
+    "regexp_split_to_table",
+    "string_to_array",
+    "string_to_table",
+    "to_tsvector",
+];
 /// Functions that make one value of many rows.
 const COLLECTING: &[&str] = &[
     "array",
     "array_agg",
     "json_agg",
+    "json_agg_strict",
+    "json_array",
+    "json_arrayagg",
     "json_object_agg",
+    "json_object_agg_strict",
+    "json_object_agg_unique",
+    "json_object_agg_unique_strict",
+    "json_objectagg",
     "jsonb_agg",
+    "jsonb_agg_strict",
     "jsonb_object_agg",
+    "jsonb_object_agg_strict",
+    "jsonb_object_agg_unique",
+    "jsonb_object_agg_unique_strict",
     "range_agg",
     "string_agg",
     "xmlagg",
@@ -88,9 +125,12 @@ const KEYWORDS: &[&str] = &[
     "null", "true",
 ];
 
-/// Refuses a statement whose values could grow too much; `amplification` is the product of
-/// the numbers that say how large a value is to be.
-pub(super) fn check_growth(statement: &SqlStatement, amplification: u64) -> Result<(), Error> {
+/// Refuses a statement whose values could grow too much. `made` says what its calls make by
+/// themselves; returned is what a value may be once all have worked on it.
+pub(super) fn check_growth(
+    statement: &SqlStatement,
+    mut made: MadeValue,
+) -> Result<MadeValue, Error> {
     if let Some(at) = find_recursive_growth(statement) {
         let reason = "a recursive query may lengthen a value of its own only by constants and by columns of tables, written as table.column";
         return Err(statement.error_at_token(Error::Refused(reason.to_owned()), at));
@@ -98,21 +138,39 @@ pub(super) fn check_growth(statement: &SqlStatement, amplification: u64) -> Resu
     let tokens = statement.tokens().len();
     let texts = (0..tokens).filter(|it| is_kind(statement, *it, SqlTokenKind::StringLiteral));
     let longest = texts.map(|it| text_length(statement, it)).max();
-    let growth = growth_between(statement, 0, tokens);
-    let bytes = growth
-        .saturating_mul(amplification)
-        .saturating_mul(longest.unwrap_or(1));
-    if growth > MAX_GROWTH_FACTOR || (growth > 1 && bytes > MAX_GROWTH_BYTES) {
+    made.bytes = made.bytes.max(longest.unwrap_or(1));
+    let longest = made.bytes.saturating_mul(made.factor);
+    let growth = GrowthMeasure { statement, longest }.between(0, tokens);
+    let row = growth.greatest.saturating_mul(growth.spread);
+    let is_too_much =
+        growth.greatest > MAX_GROWTH_FACTOR || row.saturating_mul(longest) > MAX_GROWTH_BYTES;
+    if is_too_much && row > 1 {
         return Err(Error::Refused(
             "its values could become many times longer than what it begins with; put fewer of them together".to_owned(),
         ));
     }
-    Ok(())
+    if longest >= LONG_TEXT_BYTES {
+        made.bytes = made.bytes.saturating_mul(growth.greatest);
+    }
+    Ok(made)
 }
 
 /// Whether a statement makes one value of many rows.
 pub(super) fn collects_rows(statement: &SqlStatement) -> bool {
     (0..statement.tokens().len()).any(|at| calls_one_of(statement, at, COLLECTING))
+}
+
+/// Whether an expression, as the server writes it in a plan, makes one value of many rows.
+pub(super) fn text_calls_collecting(expression: &str) -> bool {
+    let expression = expression.to_ascii_lowercase();
+    let mut names = COLLECTING.iter();
+    names.any(|it| expression.contains(&format!("{it}(")))
+}
+
+/// Whether a statement may use more memory with other values of its parameters.
+pub(super) fn memory_depends_on_values(statement: &SqlStatement) -> bool {
+    collects_rows(statement)
+        || (0..statement.tokens().len()).any(|at| statement.is_word(at, "RECURSIVE"))
 }
 
 fn is_kind(statement: &SqlStatement, at: usize, kind: SqlTokenKind) -> bool {
@@ -149,13 +207,13 @@ fn text_length(statement: &SqlStatement, at: usize) -> u64 {
     token.map_or(1, |it| (it.end - it.start).saturating_sub(2).max(1) as u64)
 }
 
-/// Where the parenthesis that opens at this place closes.
+/// Where the parenthesis or bracket that opens at this place closes.
 fn closing(statement: &SqlStatement, open: usize) -> usize {
     let mut depth = 0_usize;
     for at in open..statement.tokens().len() {
         match statement.token_kind(at) {
-            Some(SqlTokenKind::OpenParenthesis) => depth += 1,
-            Some(SqlTokenKind::CloseParenthesis) => {
+            Some(SqlTokenKind::OpenParenthesis | SqlTokenKind::OpenBracket) => depth += 1,
+            Some(SqlTokenKind::CloseParenthesis | SqlTokenKind::CloseBracket) => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     return at;
@@ -167,69 +225,139 @@ fn closing(statement: &SqlStatement, open: usize) -> usize {
     statement.tokens().len()
 }
 
-/// The product of all that can work on each other's values between two places. Expressions
-/// of one query stand side by side, so the greatest counts; the queries inside may each be
-/// the input of the next.
-fn growth_between(statement: &SqlStatement, start: usize, end: usize) -> u64 {
-    let (mut greatest, mut queries) = (1_u64, 1_u64);
-    let (mut product, mut operands) = (1_u64, 1_u64);
-    let mut at = start;
-    while at < end {
-        if separates(statement, at) {
-            greatest = greatest.max(product.saturating_mul(operands));
-            (product, operands) = (1, 1);
-        } else if is_concatenation(statement, at) {
-            let is_constant = |it| is_kind(statement, it, SqlTokenKind::StringLiteral);
-            // A constant beside it is counted with the longest text.
-            let beside_constant = is_constant(at + 1) || at.checked_sub(1).is_some_and(is_constant);
-            operands += u64::from(!beside_constant);
-        } else if is_kind(statement, at, SqlTokenKind::OpenParenthesis) {
-            let close = closing(statement, at).min(end);
-            let inside = growth_between(statement, at + 1, close);
-            let first = ["SELECT", "WITH", "VALUES"];
-            if first.iter().any(|it| statement.is_word(at + 1, it)) {
-                queries = queries.saturating_mul(inside);
-            } else {
-                let factor = call_factor(statement, at);
-                product = product.saturating_mul(inside).saturating_mul(factor);
-            }
-            at = close;
-        } else if is_bytea_cast(statement, at) {
-            product = product.saturating_mul(2);
-        }
-        at += 1;
-    }
-    greatest
-        .max(product.saturating_mul(operands))
-        .saturating_mul(queries)
+/// How much longer than what they begin with the expressions of a query are.
+struct Growth {
+    /// The longest of them.
+    greatest: u64,
+    /// All of them together.
+    total: u64,
+    /// How many times longer than the longest all values of a row are that are there at the
+    /// same time.
+    spread: u64,
 }
 
-/// How many times longer than its arguments the value of the call is whose parenthesis opens
-/// at this place.
-fn call_factor(statement: &SqlStatement, open: usize) -> u64 {
-    let Some(name) = open.checked_sub(1) else {
-        return 1;
-    };
-    let call = FunctionCall { statement, open };
-    if calls_one_of(statement, name, DOUBLING) {
-        2
-    } else if calls_one_of(statement, name, JOINING) {
-        call.arguments().len() as u64
-    } else if calls_one_of(statement, name, REPLACING) {
+/// Reads how values grow in a statement whose longest text has `longest` bytes.
+struct GrowthMeasure<'a> {
+    statement: &'a SqlStatement,
+    longest: u64,
+}
+
+impl GrowthMeasure<'_> {
+    /// The product of all that can work on each other's values between two places.
+    /// Expressions of one query stand side by side; the queries inside may each be the
+    /// input of the next.
+    fn between(&self, start: usize, end: usize) -> Growth {
+        let statement = self.statement;
+        let (mut greatest, mut total, mut queries, mut spread) = (1_u64, 0_u64, 1_u64, 1_u64);
+        let (mut product, mut operands) = (1_u64, 1_u64);
+        let mut at = start;
+        while at < end {
+            if separates(statement, at) {
+                let length = product.saturating_mul(operands);
+                greatest = greatest.max(length);
+                total = total.saturating_add(length);
+                (product, operands) = (1, 1);
+            } else if is_concatenation(statement, at) {
+                let is_constant = |it| is_kind(statement, it, SqlTokenKind::StringLiteral);
+                // A constant beside it is counted with the longest text.
+                let beside_constant =
+                    is_constant(at + 1) || at.checked_sub(1).is_some_and(is_constant);
+                operands += u64::from(!beside_constant);
+            } else if is_opening(statement, at) {
+                let close = closing(statement, at).min(end);
+                let inside = self.between(at + 1, close);
+                spread = spread.max(inside.spread);
+                let first = ["SELECT", "WITH", "VALUES"];
+                if first.iter().any(|it| statement.is_word(at + 1, it)) {
+                    queries = queries.saturating_mul(inside.greatest);
+                } else {
+                    product = product.saturating_mul(self.call_factor(at, &inside));
+                }
+                if calls_one_of_before(statement, at, SPLITTING) {
+                    spread = spread.max(SPLIT_FACTOR);
+                }
+                at = close;
+            } else if is_bytea_cast(statement, at) {
+                product = product.saturating_mul(2);
+            }
+            at += 1;
+        }
+        let length = product.saturating_mul(operands);
+        let greatest = greatest.max(length).saturating_mul(queries);
+        let total = total.saturating_add(length).saturating_mul(queries);
+        Growth {
+            greatest,
+            total,
+            spread: spread.max(total.div_ceil(greatest)),
+        }
+    }
+
+    /// How many times longer than its arguments the value of the call is whose parenthesis
+    /// or bracket opens at this place.
+    fn call_factor(&self, open: usize, inside: &Growth) -> u64 {
+        let statement = self.statement;
+        let Some(name) = open.checked_sub(1) else {
+            return inside.greatest;
+        };
+        if is_kind(statement, open, SqlTokenKind::OpenBracket) {
+            let is_list = statement.is_word(name, "ARRAY")
+                || is_kind(statement, name, SqlTokenKind::OpenBracket)
+                || is_kind(statement, name, SqlTokenKind::Comma);
+            return if is_list { inside.total } else { 1 };
+        }
+        let call = FunctionCall { statement, open };
+        if calls_one_of(statement, name, DOUBLING) {
+            inside.greatest.saturating_mul(2)
+        } else if calls_one_of(statement, name, JOINING) {
+            inside.total
+        } else if calls_one_of(statement, name, BUILDING) {
+            let directives = call.format_directives();
+            inside.total.max(directives).saturating_mul(2)
+        } else if let Some((_, index)) = replacing(statement, name) {
+            inside
+                .greatest
+                .saturating_mul(self.replacement_factor(&call, *index))
+        } else {
+            inside.greatest
+        }
+    }
+
+    /// How many times longer a text gets by a text that is put in many of its places.
+    fn replacement_factor(&self, call: &FunctionCall<'_>, index: usize) -> u64 {
         let arguments = call.arguments();
         let constant = |index: usize| match arguments.get(index).map(Vec::as_slice) {
-            Some([only]) if is_kind(statement, *only, SqlTokenKind::StringLiteral) => {
-                Some(text_length(statement, *only))
+            Some([only]) if is_kind(self.statement, *only, SqlTokenKind::StringLiteral) => {
+                Some(text_length(self.statement, *only))
             }
             _ => None,
         };
-        let is_plain = calls_one_of(statement, name, &["replace"]);
+        let name = call.open.saturating_sub(1);
+        let is_plain = calls_one_of(self.statement, name, &["replace"]);
         let replaced = constant(1).filter(|_| is_plain).unwrap_or(1);
-        // What is not written here is a value of a table, or counted inside.
-        constant(2).map_or(2, |it| (it / replaced).max(1))
-    } else {
-        1
+        match constant(index) {
+            Some(length) => (length / replaced).max(1),
+            // It is a value of a table, or one of the statement's own texts.
+            None if arguments.len() > index && self.longest >= LONG_TEXT_BYTES => self.longest,
+            None => 2,
+        }
     }
+}
+
+fn is_opening(statement: &SqlStatement, at: usize) -> bool {
+    is_kind(statement, at, SqlTokenKind::OpenParenthesis)
+        || is_kind(statement, at, SqlTokenKind::OpenBracket)
+}
+
+fn calls_one_of_before(statement: &SqlStatement, open: usize, names: &[&str]) -> bool {
+    open.checked_sub(1)
+        .is_some_and(|it| calls_one_of(statement, it, names))
+}
+
+/// The function that puts a text in many places of another, if it is called here.
+fn replacing(statement: &SqlStatement, at: usize) -> Option<&'static (&'static str, usize)> {
+    REPLACING
+        .iter()
+        .find(|(name, _)| calls_one_of(statement, at, &[name]))
 }
 
 /// Where a recursive query makes a value of its own longer by another of its own: that
@@ -275,8 +403,9 @@ impl RecursiveTerm<'_> {
             if separates(self.statement, at) {
                 own_operands = 0;
             }
-            let grows = [DOUBLING, REPLACING, COLLECTING];
+            let grows = [DOUBLING, BUILDING, SPLITTING, COLLECTING];
             let calls = grows.iter().any(|it| calls_one_of(self.statement, at, it));
+            let calls = calls || replacing(self.statement, at).is_some();
             if calls || is_bytea_cast(self.statement, at) || self.joins_own_values(at) {
                 return Some(at);
             }

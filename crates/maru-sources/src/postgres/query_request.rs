@@ -3,6 +3,7 @@
 use tokio_postgres::{Statement, types::Type};
 
 use super::{
+    amplifiers::MadeValue,
     read_transaction::SessionTimeouts,
     value::{TextParameter, declared_type},
 };
@@ -18,8 +19,8 @@ pub(super) struct QueryRequest<'a> {
     pub(super) values: &'a [&'a QueryValue],
     pub(super) limits: QueryLimits,
     pub(super) output: QueryOutput,
-    /// How many times longer than it began with the statement's calls may make a value.
-    pub(super) amplification: u64,
+    /// What the statement's calls make by themselves.
+    pub(super) made: MadeValue,
     /// The deadlines that the session has unless the transaction sets others.
     pub(super) session_timeouts: SessionTimeouts,
     /// Settings of the transaction that identify the caller.
@@ -27,7 +28,7 @@ pub(super) struct QueryRequest<'a> {
 }
 
 /// What goes into a statement and comes out of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StatementShape {
     pub(super) parameters: Vec<Type>,
     pub(super) columns: Vec<String>,

@@ -11,7 +11,10 @@ use tokio::time::{self, Duration};
 use tokio_postgres::{Row, RowStream, Statement, error::SqlState, types::Type};
 
 use super::{
-    CachedStatement, error,
+    CachedStatement,
+    amplifiers::MadeValue,
+    backend_memory::BackendProcess,
+    error, growth,
     query_request::{QueryRequest, StatementShape},
     row_json::{self, RawColumn, RowJsonWriter},
     system_catalog::Oid,
@@ -22,6 +25,7 @@ use crate::{
     rows::{RowCollector, plan_row},
 };
 
+const SELECT_BACKEND: &str = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.inet_client_port()";
 const ROLLBACK_SQL: &str = "ROLLBACK";
 /// What the transaction may have left behind, though it was rolled back. Settings,
 /// temporary tables, cursors, listening and sequences end with it, or cannot be
@@ -38,6 +42,8 @@ pub(super) const SELECT_ALL_LOCKS: &str = "SELECT COALESCE(l.relation, 0) \
 pub(super) const ADVISORY_LOCK: Oid = 0;
 /// How many statements a connection keeps prepared.
 const MAX_PREPARED_STATEMENTS: usize = 64;
+/// How many rows a recursion is taken to have at least.
+const RECURSION_ROWS: f64 = 300_000.0;
 /// How long a server may take to clean up after a query.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a query waits for a lock if nothing else is set.
@@ -67,6 +73,8 @@ pub(super) struct SessionTimeouts {
 pub(super) struct StatementAnalysis {
     pub(super) shape: StatementShape,
     pub(super) locked_relations: Vec<Oid>,
+    /// The server's process, if it is one of this machine.
+    pub(super) backend: Option<BackendProcess>,
 }
 
 impl ReadTransaction {
@@ -103,13 +111,21 @@ impl ReadTransaction {
             .prepare_cached(SELECT_LOCKED_RELATIONS)
             .await
             .map_err(|error| error::from_internal_query(&error))?;
+        let backend_query = client
+            .prepare_cached(SELECT_BACKEND)
+            .await
+            .map_err(|error| error::from_internal_query(&error))?;
         // All are sent together; the server runs them in this order.
-        let (begun, prepared, locked) = tokio::join!(
+        let (backend, begun, prepared, locked) = tokio::join!(
             biased;
+            client.query_one(&backend_query, &[]),
             client.batch_execute(&begin),
             client.prepare_typed(request.sql, &types),
             self.query_locks(&locks_query),
         );
+        let backend = backend
+            .and_then(|it| Ok(BackendProcess::find(it.try_get(0)?, it.try_get(1)?)))
+            .map_err(|error| error::from_internal_query(&error))?;
         begun.map_err(|error| error::from_internal_query(&error))?;
         let (statement, locked) = match prepared {
             Err(error) if !types.is_empty() && is_missing_type_error(&error) => {
@@ -125,6 +141,7 @@ impl ReadTransaction {
         Ok(StatementAnalysis {
             shape,
             locked_relations: locked,
+            backend,
         })
     }
 
@@ -269,7 +286,7 @@ impl ReadTransaction {
             .text_parameters()
             .zip(shape.parameters.iter().cloned());
         let sql = format!(
-            "EXPLAIN (FORMAT JSON) SELECT * FROM (\n{}\n) AS _q",
+            "EXPLAIN (VERBOSE, FORMAT JSON) SELECT * FROM (\n{}\n) AS _q",
             request.sql
         );
         let rows = self.client().query_typed_raw(&sql, values).await;
@@ -282,7 +299,14 @@ impl ReadTransaction {
             .first()
             .and_then(|it| it.try_get::<_, RawColumn<'_>>(0).ok());
         let plan = plan.and_then(|it| serde_json::from_slice::<Json>(it.0).ok());
-        Ok(plan.map_or(0.0, |it| collected_bytes(&it[0]["Plan"])))
+        Ok(plan.map_or(0.0, |it| {
+            let plan = &it[0]["Plan"];
+            let estimate = CollectedBytes {
+                made: request.made,
+                has_recursion: has_node(plan, "Recursive Union"),
+            };
+            estimate.largest(plan)
+        }))
     }
 
     /// The relations that the statement has locked so far, without indexes.
@@ -293,7 +317,7 @@ impl ReadTransaction {
     /// Ends the use of the connection. One whose statement was stopped half-way is
     /// closed; one whose statement the server ended itself goes on.
     pub(super) fn finish<T>(self, read: Result<(T, bool), Error>) -> Result<T, Error> {
-        if !matches!(&read, Ok((_, false))) {
+        if !matches!(&read, Ok((_, false)) | Err(Error::TooMuchMemory)) {
             self.return_after_cleanup();
         }
         read.map(|(rows, _)| rows)
@@ -382,26 +406,61 @@ async fn collect_rows(
     Ok((collector.finish(), true))
 }
 
-/// The most bytes of rows that one node of a plan, or one below it, makes one value of.
-fn collected_bytes(node: &Json) -> f64 {
-    let size = |it: &Json, groups: f64| {
-        let (rows, width) = (it["Plan Rows"].as_f64(), it["Plan Width"].as_f64());
-        rows.unwrap_or(0.0) / groups * width.unwrap_or(0.0).max(8.0)
-    };
-    let children = node["Plans"].as_array().map_or(&[][..], Vec::as_slice);
-    let groups = match node["Strategy"].as_str() {
-        Some("Sorted") => node["Plan Rows"].as_f64().unwrap_or(1.0).max(1.0),
-        _ => 1.0,
-    };
-    let mut most = 0.0_f64;
-    for child in children {
-        let is_collected = node["Node Type"] == "Aggregate" || child["Subplan Name"].is_string();
-        if is_collected {
-            most = most.max(size(child, groups));
+/// Reads from a plan how many bytes of rows are made one value.
+struct CollectedBytes {
+    made: MadeValue,
+    /// Whether the server cannot know how many rows there are.
+    has_recursion: bool,
+}
+
+impl CollectedBytes {
+    /// The most that one node of a plan, or one below it, makes one value of.
+    fn largest(&self, node: &Json) -> f64 {
+        let groups = match node["Strategy"].as_str() {
+            Some("Sorted") => node["Plan Rows"].as_f64().unwrap_or(1.0).max(1.0),
+            _ => 1.0,
+        };
+        let calls = output_calls_collecting(node);
+        let mut most = 0.0_f64;
+        for child in plan_children(node) {
+            let subplan = child["Subplan Name"].as_str();
+            if calls || subplan.is_some_and(|it| !it.starts_with("CTE ")) {
+                most = most.max(self.bytes_of_rows(child, groups));
+            }
+            most = most.max(self.largest(child));
         }
-        most = most.max(collected_bytes(child));
+        most
     }
-    most
+
+    /// The bytes of the rows of a node, divided among groups. The server counts a text that
+    /// the statement makes as 32 bytes.
+    fn bytes_of_rows(&self, node: &Json, groups: f64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let (factor, bytes) = (self.made.factor as f64, self.made.bytes as f64);
+        let is_recursive = self.has_recursion && has_node(node, "CTE Scan");
+        let least = if is_recursive { RECURSION_ROWS } else { 0.0 };
+        let rows = node["Plan Rows"].as_f64().unwrap_or(0.0) / groups;
+        let width = node["Plan Width"].as_f64().unwrap_or(0.0).max(8.0);
+        rows.max(least) * width.max(bytes) * factor
+    }
+}
+
+/// Whether a node makes one value of many rows, and not only counts or adds them.
+fn output_calls_collecting(node: &Json) -> bool {
+    let is_aggregate = ["Aggregate", "WindowAgg"]
+        .iter()
+        .any(|it| node["Node Type"] == *it);
+    let output = node["Output"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut output = output.iter().filter_map(Json::as_str);
+    is_aggregate && output.any(growth::text_calls_collecting)
+}
+
+fn plan_children(node: &Json) -> &[Json] {
+    node["Plans"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn has_node(node: &Json, kind: &str) -> bool {
+    node["Node Type"] == kind || plan_children(node).iter().any(|it| has_node(it, kind))
 }
 
 /// Begins a transaction that only reads, with the name of its request, and with its

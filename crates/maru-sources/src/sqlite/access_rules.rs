@@ -9,14 +9,15 @@ use rusqlite::{
 
 use crate::SourceSettings;
 
-/// Functions that only calculate.
+/// Functions that only calculate. `json_pretty` is none of them: it fills each line with as
+/// much space as it is deep, and nothing ends it before it is done.
 const SAFE_FUNCTIONS: &str = "
     -> ->> abs acos acosh asin asinh atan atan2 atanh avg bm25 ceil ceiling char coalesce
     concat concat_ws cos cosh count cume_dist current_date current_time current_timestamp
     date datetime degrees dense_rank exp first_value floor format glob group_concat hex
     highlight if ifnull iif instr json json_array json_array_insert json_array_length
     json_error_position json_extract json_group_array json_group_object json_insert
-    json_object json_pretty json_quote json_remove json_replace json_set json_type
+    json_object  json_quote json_remove json_replace json_set json_type
     json_valid jsonb jsonb_array jsonb_extract jsonb_group_array jsonb_group_object
     jsonb_insert jsonb_object jsonb_remove jsonb_replace jsonb_set julianday lag
     last_value lead length like likelihood likely ln log log10 log2 lower ltrim match max

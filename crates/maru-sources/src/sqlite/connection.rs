@@ -26,16 +26,21 @@ use crate::rows::{plan_row, unique_column_names};
 
 /// How long another program may hold the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Virtual-machine instructions between two reads of the clock.
-const PROGRESS_CHECK_INSTRUCTIONS: i32 = 1000;
+/// Virtual-machine instructions between two looks at clock and memory. One may take
+/// milliseconds, such as `hex` of a long value.
+const PROGRESS_CHECK_INSTRUCTIONS: i32 = 100;
 /// No query can have this text, because it does not begin like a statement.
 const SELECT_SCHEMA_VERSION: &str = "PRAGMA schema_version";
 /// Statements that a connection keeps prepared.
 const MAX_PREPARED_STATEMENTS: usize = 64;
 /// The longest text or blob that SQLite may make or read.
 const MAX_SQLITE_VALUE_LENGTH: i32 = 4 * 1024 * 1024;
+/// How long the values that one row of a statement makes may be together. SQLite looks
+/// whether it is to end only between rows.
+const MAX_ROW_LENGTH: usize = 64 * 1024 * 1024;
+/// The least that a value may have, however many a row has.
+const MIN_VALUE_LENGTH: usize = 64 * 1024;
 pub(super) const MAX_VALUE_BYTES: usize = MAX_SQLITE_VALUE_LENGTH as usize;
-
 const SQLITE_LIMITS: &[(Limit, i32)] = &[
     (Limit::SQLITE_LIMIT_LENGTH, MAX_SQLITE_VALUE_LENGTH),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 128 * 1024),
@@ -215,6 +220,16 @@ impl GuardedConnection {
         self.clear_interrupt_check();
         wait(self, BUSY_TIMEOUT)?;
         done
+    }
+
+    /// Bounds the values of a statement by how many a row of it makes.
+    pub(super) fn limit_values(&self, made_values: usize) -> Result<(), Error> {
+        let length = (MAX_ROW_LENGTH / made_values.max(1)).clamp(MIN_VALUE_LENGTH, MAX_VALUE_BYTES);
+        let length = i32::try_from(length).unwrap_or(MAX_SQLITE_VALUE_LENGTH);
+        self.connection
+            .set_limit(Limit::SQLITE_LIMIT_LENGTH, length)
+            .map(drop)
+            .map_err(|error| execution_error(&error))
     }
 
     /// Has `is_over` asked again and again while a query runs.
