@@ -188,6 +188,11 @@ async fn what_is_no_source_is_refused() {
             "no such file",
         ),
         (
+            json!({"name": "x", "url": "mysql://u:hush@db.example.com/db"}),
+            400,
+            "cannot read mysql://",
+        ),
+        (
             json!({"name": "x", "url": "postgres://u:p@10.0.0.7/db"}),
             400,
             "allowed_hosts",

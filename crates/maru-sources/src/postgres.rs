@@ -41,9 +41,7 @@ use super::{
 };
 
 use query_request::{QueryRequest, StatementShape};
-use read_transaction::{
-    ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, SessionTimeouts, StatementAnalysis,
-};
+use read_transaction::{ADVISORY_LOCK, ReadTransaction, SELECT_ALL_LOCKS, SessionTimeouts};
 use row_json::RowJsonWriter;
 use system_catalog::{Oid, SystemCatalog};
 
@@ -209,7 +207,33 @@ impl PostgresSource {
             catalog = self.load_catalog(transaction.client()).await?;
         }
         guard::check_relations(statement, &catalog, &analysis.locked_relations)?;
-        let reading = self.read_analyzed(transaction, statement, request, &analysis, catalog);
+        let reading = async {
+            if growth::collects_rows(statement) {
+                let collected = transaction.estimate_collected_bytes(request, &analysis.shape);
+                guard::check_collected_bytes(collected.await?)?;
+            }
+            if request.output == QueryOutput::Plan {
+                let plan = transaction.read_plan(request, &analysis.shape).await?;
+                let locked = transaction.relations_in_use().await?;
+                guard::check_plan_relations(&catalog, &locked)?;
+                return Ok((plan, true));
+            }
+            let (rows, is_complete) = transaction.read_rows(request, &analysis.shape).await?;
+            if is_complete
+                && request.limits.rows > 0
+                && request.limits.offset == 0
+                && !analysis.shape.has_renamed_columns
+            {
+                let locked = transaction.locked_relations(SELECT_ALL_LOCKS).await?;
+                let is_checked_anew =
+                    !request.values.is_empty() && growth::memory_depends_on_values(statement);
+                if !locked.contains(&ADVISORY_LOCK) && !is_checked_anew {
+                    let shape = analysis.shape.clone();
+                    self.0.cache_statement(request, shape, catalog, locked);
+                }
+            }
+            Ok((rows, is_complete))
+        };
         let Some(backend) = &analysis.backend else {
             return reading.await;
         };
@@ -218,41 +242,6 @@ impl PostgresSource {
             read = reading => read,
             () = backend.wait_until_too_large() => Err(Error::TooMuchMemory),
         }
-    }
-
-    async fn read_analyzed(
-        &self,
-        transaction: &ReadTransaction,
-        statement: &SqlStatement,
-        request: &QueryRequest<'_>,
-        analysis: &StatementAnalysis,
-        catalog: Arc<SystemCatalog>,
-    ) -> Result<(QueryRows, bool), Error> {
-        if growth::collects_rows(statement) {
-            let collected = transaction.estimate_collected_bytes(request, &analysis.shape);
-            guard::check_collected_bytes(collected.await?)?;
-        }
-        if request.output == QueryOutput::Plan {
-            let plan = transaction.read_plan(request, &analysis.shape).await?;
-            let locked = transaction.relations_in_use().await?;
-            guard::check_plan_relations(&catalog, &locked)?;
-            return Ok((plan, true));
-        }
-        let (rows, is_complete) = transaction.read_rows(request, &analysis.shape).await?;
-        if is_complete
-            && request.limits.rows > 0
-            && request.limits.offset == 0
-            && !analysis.shape.has_renamed_columns
-        {
-            let locked = transaction.locked_relations(SELECT_ALL_LOCKS).await?;
-            let is_checked_anew =
-                !request.values.is_empty() && growth::memory_depends_on_values(statement);
-            if !locked.contains(&ADVISORY_LOCK) && !is_checked_anew {
-                let shape = analysis.shape.clone();
-                self.0.cache_statement(request, shape, catalog, locked);
-            }
-        }
-        Ok((rows, is_complete))
     }
 
     /// The relations that may be read, by schema and name.

@@ -271,8 +271,14 @@ impl SqlStatement {
                 }
                 (SqlDialect::Sqlite, None) => write!(sql, "?{} ", slot + 1),
                 (SqlDialect::Postgres, _) if self.is_null_test(at) => {
-                    slots.push(slot);
-                    write!(sql, "${}::pg_catalog.text ", slots.len())
+                    // Without any other use its own number would have no type.
+                    let number = if self.is_only_tested_for_null(name) {
+                        slot + 1
+                    } else {
+                        slots.push(slot);
+                        slots.len()
+                    };
+                    write!(sql, "${number}::pg_catalog.text ")
                 }
                 (SqlDialect::Postgres, _) => write!(sql, "${} ", slot + 1),
             };
@@ -332,6 +338,12 @@ impl SqlStatement {
         };
         let start = self.tokens.get(first)?.start;
         Some(ListComparison { start, sql })
+    }
+
+    fn is_only_tested_for_null(&self, name: &str) -> bool {
+        let mut uses = (0..self.tokens.len())
+            .filter(|at| self.parameter_name(&self.tokens[*at]) == Some(name));
+        uses.all(|at| self.is_null_test(at))
     }
 
     fn is_null_test(&self, at: usize) -> bool {
@@ -405,6 +417,17 @@ mod tests {
         assert_eq!(
             bound(sql, SqlDialect::Postgres),
             (expected.into(), vec![0, 0])
+        );
+    }
+
+    #[test]
+    fn parameter_that_is_only_tested_for_null_has_one_number() {
+        let sql = "SELECT 1 WHERE (:a IS NULL OR x = ANY(:b)) AND :a IS NOT NULL";
+        let expected = "SELECT 1 WHERE ($1::pg_catalog.text  IS NULL OR x = ANY($2 )) \
+                        AND $1::pg_catalog.text  IS NOT NULL";
+        assert_eq!(
+            bound(sql, SqlDialect::Postgres),
+            (expected.into(), vec![0, 1])
         );
     }
 

@@ -78,8 +78,8 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<Amplification
                 let Some(length) = call.padded_length(name, &mut computed_counts) else {
                     continue;
                 };
-                made.bytes = made.bytes.max(length.unwrap_or(1));
-                length.filter(|it| *it <= MAX_PADDED_LENGTH).map(|_| 1)
+                made.bytes = made.bytes.max(length);
+                (length <= MAX_PADDED_LENGTH).then_some(1)
             }
         };
         amplification = match factor {
@@ -180,17 +180,20 @@ impl FunctionCall<'_> {
         Some(MAX_COMPUTED_COUNT)
     }
 
-    /// The length to which the call, or the type, fills a value up, if it does; none within
-    /// if that cannot be known.
-    fn padded_length(&self, name: &str, computed: &mut Vec<(usize, usize)>) -> Option<Option<u64>> {
-        match name {
-            "lpad" | "rpad" => Some(self.count_argument(computed)),
-            "bpchar" if self.arguments().len() > 1 => Some(self.literal_argument(1)),
+    /// The length to which the call, or the type, fills a value up, if it does.
+    fn padded_length(&self, name: &str, computed: &mut Vec<(usize, usize)>) -> Option<u64> {
+        let length = match name {
+            "lpad" | "rpad" => self.count_argument(computed),
+            "bpchar" if self.arguments().len() > 1 => self.literal_argument(1),
             // What is shorter than its type is filled with spaces or zeros.
-            "bit" | "bpchar" | "char" | "character" | "nchar" => self.literal_argument(0).map(Some),
-            "format" => Some(self.format_width()),
-            _ => None,
-        }
+            "bit" | "bpchar" | "char" | "character" | "nchar" => {
+                return self.literal_argument(0);
+            }
+            "format" => self.format_width(),
+            _ => return None,
+        };
+        // What cannot be known may be anything.
+        Some(length.unwrap_or(u64::MAX))
     }
 
     /// The product of the sizes of an array: `array_fill(0, ARRAY[10, 10])`.
@@ -308,7 +311,7 @@ mod tests {
         let refused = [
             "SELECT repeat('x', 1000000000)",
             "SELECT \"repeat\" ('x', 1000000000)",
-            "SELECT repeat(repeat('x', n), n) FROM t",
+            "SELECT repeat(repeat(repeat('x', n), n), n) FROM t",
             "SELECT repeat(repeat('x', 10000), 10000)",
             "WITH a AS (SELECT repeat('x', 9999) s) SELECT repeat(s, 9999) FROM a",
             "SELECT lpad('x', 1000000000)",

@@ -174,9 +174,12 @@ impl SourceOptions {
         if url.contains(MASK) {
             return Err("type the password: a masked one was given".to_owned());
         }
-        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
-        if !is_postgres {
-            return self.check_file(Path::new(url.trim_start_matches("sqlite://")));
+        match url.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => (),
+            None => return self.check_file(Path::new(url)),
+            Some(("sqlite", path)) => return self.check_file(Path::new(path)),
+            // Opening it says which databases can be read.
+            Some(_) => return Ok(()),
         }
         for host in postgres_hosts(url)? {
             let host = match host.parse::<IpAddr>() {
