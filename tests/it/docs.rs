@@ -55,6 +55,7 @@ async fn documentation_is_served_without_token_and_script() {
         "{found}"
     );
     for (path, expected) in [
+        ("/docs/", 200),
         ("/docs/files/style.css", 200),
         ("/docs/files/console-servers.png", 200),
         ("/docs/files/..%2f..%2fCargo.toml", 404),

@@ -311,6 +311,7 @@ fn route_table() -> Vec<RouteEntry> {
         public(GET, "/assets/v/{build}/{name}", console::asset),
         // The documentation, the same for everybody.
         public(GET, "/docs", docs::index),
+        public(GET, "/docs/", docs::index),
         public(GET, "/docs/search", docs::search),
         public(GET, "/docs/files/{name}", docs::file),
         public(GET, "/docs/{*path}", docs::page),
