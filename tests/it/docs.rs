@@ -293,6 +293,11 @@ fn version_is_the_same_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
     let document: Value = serde_json::from_str(maru_docs::OPENAPI_JSON).unwrap();
     assert_eq!(document["info"]["version"], version);
+    let changelog = doc_page("changelog").unwrap().text;
+    assert!(
+        changelog.contains(&format!("\n## {version}")),
+        "CHANGELOG.md"
+    );
     for page in doc_pages().iter().filter(|it| it.source != "CHANGELOG.md") {
         for line in page.text.lines().filter(|it| it.contains("is ready. 마루")) {
             assert!(line.contains(version), "{}: {line}", page.source);
