@@ -43,7 +43,8 @@ use crate::{
     llm::{ModelManager, ModelSettings, ReloadableGateway, UsageLedger},
     observability::{audit::AuditLog, metrics::HubMetrics},
     tools::{
-        CallQuota, Catalog, PageCursors, ResultLimits, SourceManager, SourceOptions, ToolSearch,
+        CallQuota, Catalog, OverrideManager, PageCursors, ResultLimits, SourceManager,
+        SourceOptions, ToolSearch, ToolsetManager,
         builtin::DataContext,
         custom::{CustomTools, ToolResources},
     },
@@ -54,7 +55,7 @@ pub(crate) use data_directory::prepare_data_dir;
 use data_directory::{DataDirCleanup, DataFiles};
 pub(crate) use hub_file::DataDirLock;
 pub use hub_file::running_hub;
-pub use local_socket::{HTTP_SOCKET, join_hub};
+pub use local_socket::{HTTP_SOCKET, StdioView, join_hub};
 use registered_servers::open_servers;
 use reload::ReloadReport;
 pub use span_export::start_span_export;
@@ -90,6 +91,8 @@ pub struct HubCore {
     data: DataContext,
     sources: Arc<SourceManager>,
     custom_tools: Arc<CustomTools>,
+    toolsets: Arc<ToolsetManager>,
+    tool_overrides: Arc<OverrideManager>,
     quota: Arc<CallQuota>,
     audit: Arc<AuditLog>,
     metrics: Arc<HubMetrics>,
@@ -193,6 +196,14 @@ impl HubCore {
             tasks.clone(),
         ));
         catalog.set_search(Arc::clone(&search));
+        let indexing = ToolSearch::index_snapshots(catalog.subscribe());
+        let stop = tasks.stop_token();
+        tasks.spawn(async move { _ = stop.run_until_cancelled(indexing).await });
+        catalog.set_search_settings(config.tool_search.clone());
+        let toolsets = ToolsetManager::open(store.clone(), Arc::clone(&catalog), &config.toolsets);
+        let toolsets = Arc::new(toolsets.await?);
+        let tool_overrides = OverrideManager::open(store.clone(), Arc::clone(&catalog));
+        let tool_overrides = Arc::new(tool_overrides.await?);
         let quota =
             Arc::new(CallQuota::load(store.clone(), limits.calls_per_minute.map(i64::from)).await?);
         catalog.set_quota(Arc::clone(&quota));
@@ -240,6 +251,8 @@ impl HubCore {
             data,
             sources,
             custom_tools,
+            toolsets,
+            tool_overrides,
             quota,
             audit,
             metrics,
@@ -368,6 +381,8 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         data: core.data.clone(),
         sources: Arc::clone(&core.sources),
         custom_tools: Arc::clone(&core.custom_tools),
+        toolsets: Arc::clone(&core.toolsets),
+        tool_overrides: Arc::clone(&core.tool_overrides),
         quota: Arc::clone(&core.quota),
         models: Arc::clone(&core.models),
         model_manager: Arc::clone(&core.model_manager),

@@ -31,6 +31,7 @@ mod suggestion;
 mod terminal;
 mod token;
 mod tools;
+mod toolsets;
 mod transfer;
 mod usage;
 mod yaml;
@@ -106,9 +107,11 @@ enum CliCommand {
     /// Start the hub (the default command)
     Serve,
     /// Serve MCP over stdin and stdout, for clients that start their servers
-    Stdio,
+    Stdio(serve::StdioArgs),
     /// List the available tools
     Tools(tools::ToolsArgs),
+    /// Manage named selections of tools
+    Toolsets(toolsets::ToolsetsArgs),
     /// Call a tool and print its result; the exit code is 1 if the tool failed
     Call(call::CallArgs),
     /// List the available models
@@ -236,8 +239,9 @@ impl Cli {
         }
         let context = self.settings.context(loaded);
         match command {
-            CliCommand::Stdio => serve::serve_stdio(context.loaded.config),
+            CliCommand::Stdio(options) => serve::serve_stdio(context.loaded.config, &options),
             CliCommand::Tools(options) => tools::run(&context, &options),
+            CliCommand::Toolsets(options) => toolsets::run(&context, &options),
             CliCommand::Call(options) => call::run(&context, &options),
             CliCommand::Models(options) => models::run(&context, &options),
             CliCommand::Chat(options) => chat::run(&context, &options),

@@ -26,7 +26,7 @@ pub struct ReloadReport {
 }
 
 /// Settings that can change while the hub runs, including all keys below them.
-const RELOADABLE_KEYS: [&str; 10] = [
+const RELOADABLE_KEYS: [&str; 12] = [
     "chat",
     "http",
     "limits",
@@ -36,6 +36,8 @@ const RELOADABLE_KEYS: [&str; 10] = [
     "ollama",
     "require_token",
     "tls",
+    "tool_search",
+    "toolsets",
     "usage",
 ];
 
@@ -77,6 +79,12 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
         .reload_tokens()
         .await
         .context("cannot read the tokens")?;
+    let toolsets = hub.core.toolsets.configure(&config.toolsets).await;
+    toolsets.context("cannot use the toolsets")?;
+    if has_changed("tool_search") {
+        let settings = config.tool_search.clone();
+        hub.core.catalog.set_search_settings(settings);
+    }
     let usage = hub.core.usage.configure(&config.usage).await;
     usage.context("cannot read the budgets")?;
     hub.certificates.replace(&config.tls, acceptor);
@@ -134,6 +142,8 @@ fn effective_config(hub: &RunningHub, new: &Config) -> Config {
         } else {
             old.tls.clone()
         },
+        tool_search: new.tool_search,
+        toolsets: new.toolsets,
         usage: new.usage,
         ..old.clone()
     }

@@ -43,6 +43,12 @@ async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     if tool_tables.iter().any(|it| changed.includes(it)) {
         report("custom tools", hub.custom_tools.reload().await);
     }
+    if changed.includes("toolset") {
+        report("toolsets", hub.toolsets.reload().await);
+    }
+    if changed.includes("tool_override") {
+        report("overrides of tools", hub.tool_overrides.reload().await);
+    }
     if changed.includes("h_mcp_tool_limit") || changed.includes("tool_rate") {
         report("limits", hub.quota.reload().await);
     }

@@ -17,14 +17,14 @@ use super::{
     service_manager,
     signals::{HubSignals, SignalAction},
     terminal,
+    toolsets::ListingArg,
 };
 use crate::{
-    app::{self, HubCore, RunningHub, join_hub, running_hub},
-    auth::Principal,
-    config::{Config, LoadedConfig, ValueOrigin},
+    app::{self, HubCore, RunningHub, StdioView, join_hub, running_hub},
+    config::{Config, LoadedConfig, ToolListing, ValueOrigin},
     downstream::stdio::serve,
     observability::telemetry::SpanExport,
-    tools::{Caller, CatalogScope},
+    tools::CatalogScope,
 };
 
 /// Runs the hub until SIGINT or SIGTERM; on SIGHUP it reloads the settings with `load`.
@@ -81,16 +81,41 @@ async fn reload(running: &RunningHub, load: &impl Fn() -> Result<LoadedConfig>, 
     }
 }
 
+/// What a client of `maru stdio` sees.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Examples:
+  maru stdio                       all tools
+  maru stdio --toolset support     the tools of a toolset
+  maru stdio --tools search        find_tools and call_tool instead of all tools")]
+pub(super) struct StdioArgs {
+    /// Only the tools of this toolset
+    #[arg(long, value_name = "NAME")]
+    toolset: Option<String>,
+    /// Whether the client lists or searches tools
+    #[arg(long)]
+    tools: Option<ListingArg>,
+}
+
+impl StdioArgs {
+    fn view(&self) -> StdioView {
+        StdioView {
+            toolset: self.toolset.clone(),
+            tools: self.tools.and_then(|it| ToolListing::parse(it.name())),
+        }
+    }
+}
+
 /// Serves MCP over stdin and stdout, through the running hub of the data directory or with a
 /// catalog of this process.
-pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
+pub(super) fn serve_stdio(config: Config, options: &StdioArgs) -> Result<ExitCode> {
     block_on(async {
         let export = app::start_span_export(&config)?;
         LogFilter::start(&config.log, export.as_ref());
         let mut signals = HubSignals::new()?;
+        let view = options.view();
         if running_hub(&config.data_dir).is_some() {
             let joined = tokio::select! {
-                joined = join_hub(&config.data_dir) => joined,
+                joined = join_hub(&config.data_dir, &view) => joined,
                 () = signals.wait_for_stop() => Some(Ok(())),
             };
             if let Some(done) = joined {
@@ -99,7 +124,7 @@ pub(super) fn serve_stdio(config: Config) -> Result<ExitCode> {
             }
         }
         let core = HubCore::open(config, None).await?;
-        let caller = Caller::new(Principal::local(), CatalogScope::All);
+        let caller = view.caller();
         tokio::select! {
             served = serve(&core.engine, caller, io::stdin(), io::stdout()) => served.context("stdin or stdout broke")?,
             () = signals.wait_for_stop() => (),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::HubClient, context::CliContext, limits::names_of, serve::block_on,
-    servers::percent_encode, suggestion::did_you_mean, terminal,
+    servers::percent_encode, suggestion::did_you_mean, terminal, toolsets::ListingArg,
 };
 
 #[derive(Debug, Args)]
@@ -20,6 +20,7 @@ Examples:
   maru token create laptop                          may list and call all tools
   maru token create dashboard --role reader
   maru token create bot --server files --tool files__read_file --expires 30d
+  maru token create helpdesk --toolset support --listing search
   maru token list
   maru token revoke bot
   maru token invite kim --role agent                prints a link for a person
@@ -83,6 +84,12 @@ struct CreateToken {
     /// Limit the token to this tool; can be repeated
     #[arg(long = "tool", value_name = "NAME")]
     tools: Vec<String>,
+    /// Limit the token to this toolset
+    #[arg(long, value_name = "NAME")]
+    toolset: Option<String>,
+    /// Whether clients with the token list or search tools [default: what the endpoint does]
+    #[arg(long)]
+    listing: Option<ListingArg>,
     /// Lifetime, such as 12h or 30d [default: unlimited]
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
@@ -190,7 +197,7 @@ impl CreateToken {
         let (status, response) = hub.send_rest("POST", route, Some(&body)).await?;
         match (status, response["field"].as_str()) {
             (200..300, _) => Ok(response),
-            (400, Some("servers" | "tools")) => bail!(
+            (400, Some("servers" | "tools" | "toolset")) => bail!(
                 "{}; --allow-unknown creates it all the same",
                 hub.refusal(status, &response)
             ),
@@ -212,6 +219,8 @@ impl CreateToken {
             "role": self.role.name(),
             "servers": list(&self.servers),
             "tools": list(&self.tools),
+            "toolset": self.toolset,
+            "toolListing": self.listing.map(ListingArg::name),
             "allowUnknown": self.allow_unknown,
             "expiresAt": expires.map(|it| clock::now_ms().saturating_add(it)),
         }))
@@ -291,13 +300,16 @@ fn format_clients(clients: &Value) -> String {
 }
 
 fn format_tokens(tokens: &Value) -> String {
-    let header = ["NAME", "ROLE", "SERVERS", "TOOLS", "CREATED", "EXPIRES"];
+    let header = [
+        "NAME", "ROLE", "SERVERS", "TOOLS", "TOOLSET", "CREATED", "EXPIRES",
+    ];
     terminal::table(&header, tokens, |it| {
         vec![
             terminal::text_of(it, "name"),
             terminal::text_of(it, "role"),
             limit_of(&it["servers"]),
             limit_of(&it["tools"]),
+            terminal::text_of(it, "toolset"),
             time_of(&it["createdAt"]),
             time_of(&it["expiresAt"]),
         ]

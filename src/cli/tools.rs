@@ -1,5 +1,7 @@
 //! `maru tools`: what can be called, and the custom tools of the running hub.
 
+mod listed_tools;
+
 use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result, bail};
@@ -20,6 +22,8 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   maru tools                               list what can be called
+  maru tools search send a mail            find tools by what they do
+  maru tools override fx__echo '{\"name\": \"repeat\", \"parameters\": {\"tenant\": {\"fixed\": \"acme\"}}}'
   maru tools show search_docs              its description and arguments
   maru tools call search_docs '{\"query\": \"deploy\"}'
   maru tools show get_user_daily_limit     a custom tool as YAML, with its state
@@ -41,6 +45,26 @@ enum ToolsAction {
     Show {
         /// The tool
         name: String,
+    },
+    /// Find tools by what they do, the best first, as clients that search do
+    Search {
+        /// What the tool should do, in a few words
+        #[arg(required = true)]
+        query: Vec<String>,
+        /// How many tools are shown
+        #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+        limit: u8,
+    },
+    /// Show or change how a tool is described to clients
+    Override {
+        /// The tool, by the name that its server gives it
+        name: String,
+        /// The override as a JSON object, such as '{"description": "…"}'
+        #[arg(conflicts_with = "remove")]
+        change: Option<String>,
+        /// Show clients the server's description again
+        #[arg(long)]
+        remove: bool,
     },
     /// Call a tool, like `maru call`
     Call(CallArgs),
@@ -99,6 +123,9 @@ pub(super) fn run(context: &CliContext, options: &ToolsArgs) -> Result<ExitCode>
         ToolsAction::List => list_tools(context),
         ToolsAction::Show { name } => show_tool(context, name),
         ToolsAction::Call(options) => call::run(context, options),
+        ToolsAction::Search { query, limit } => {
+            listed_tools::search(context, &query.join(" "), *limit)
+        }
         action => change_custom_tools(context, action),
     }
 }
@@ -106,9 +133,17 @@ pub(super) fn run(context: &CliContext, options: &ToolsArgs) -> Result<ExitCode>
 fn change_custom_tools(context: &CliContext, action: &ToolsAction) -> Result<ExitCode> {
     let hub = HubClient::open(context)?;
     match action {
-        ToolsAction::List | ToolsAction::Show { .. } | ToolsAction::Call(_) => {
+        ToolsAction::List
+        | ToolsAction::Show { .. }
+        | ToolsAction::Search { .. }
+        | ToolsAction::Call(_) => {
             bail!("this action needs no hub")
         }
+        ToolsAction::Override {
+            name,
+            change,
+            remove,
+        } => listed_tools::override_tool(context, &hub, name, change.as_deref(), *remove),
         ToolsAction::Test {
             name,
             arguments,

@@ -71,6 +71,7 @@ mod suite_fixture;
 mod telemetry;
 mod test_hub;
 mod tool_pinning;
+mod toolsets;
 mod transports;
 mod upstream;
 mod usage;

@@ -90,8 +90,19 @@ impl McpClient {
     }
 
     async fn over_stdio(directory: &Path, data_dir: &str, version: &str) -> Self {
+        Self::stdio_with(directory, data_dir, &[], version).await
+    }
+
+    /// Starts `maru stdio` with these options.
+    pub(crate) async fn stdio_with(
+        directory: &Path,
+        data_dir: &str,
+        options: &[&str],
+        version: &str,
+    ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_maru"))
             .args(["stdio", "--data-dir", data_dir])
+            .args(options)
             .current_dir(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -19,7 +19,7 @@ use crate::{
 
 const SERVERS_ROUTE: &str = "/api/mcp/servers";
 /// Routes that do not use the store, or need a client or a page.
-const ROUTES_TESTED_ELSEWHERE: [&str; 24] = [
+const ROUTES_TESTED_ELSEWHERE: [&str; 26] = [
     "/oauth/oidc",
     "/oauth/authorize",
     "/oauth/consent",
@@ -33,6 +33,8 @@ const ROUTES_TESTED_ELSEWHERE: [&str; 24] = [
     "/oauth/client.json",
     "/mcp",
     "/mcp/s/{name}",
+    "/mcp/t/{name}",
+    "/sse/t/{name}",
     "/sse",
     "/sse/message",
     "/",
@@ -169,6 +171,32 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
         "/api/tools/{name}/call",
         &["get_employee_info"],
         arguments,
+    )
+    .await;
+    let change = json!({"description": "Ours.", "parameters": {"query": {"description": "What"}}});
+    let route = "/api/tools/{name}/override";
+    walk.request("PUT", route, &["search_docs"], change).await;
+    walk.request("GET", route, &["search_docs"], none()).await;
+    walk.request("GET", "/api/tool-overrides", &[], none())
+        .await;
+    walk.request("DELETE", route, &["search_docs"], none())
+        .await;
+    let toolset = "/api/toolsets/{name}";
+    let include = json!({"include": ["search_*"], "tools": "search"});
+    walk.request("PUT", toolset, &["docs"], include).await;
+    walk.request("GET", toolset, &["docs"], none()).await;
+    walk.request("GET", "/api/toolsets", &[], none()).await;
+    walk.request("DELETE", toolset, &["docs"], none()).await;
+    walk.request("GET", "/mcp/server-card", &[], none()).await;
+    walk.request("GET", "/v0.1/servers", &[], none()).await;
+    let versions = "/v0.1/servers/{name}/versions";
+    let name = "localhost%2Fmaru";
+    walk.request("GET", versions, &[name], none()).await;
+    walk.request(
+        "GET",
+        &format!("{versions}/{{version}}"),
+        &[name, "latest"],
+        none(),
     )
     .await;
     // A program needs no sign-in, and says so.

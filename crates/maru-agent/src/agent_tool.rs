@@ -90,6 +90,7 @@ async fn run_agent(slot: &AgentSlot, principal: Principal, input: &Value) -> Ent
         )],
         backend_options: Map::new(),
         servers,
+        toolset: None,
         own_tools: Some(true),
         max_rounds: None,
         tool_timeout: None,

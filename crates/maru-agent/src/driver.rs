@@ -246,15 +246,23 @@ impl<'a> RunDriver<'a> {
 
     /// Whether the run may use the tool: its server takes part, and so may the caller.
     fn may_offer(&self, tool: &AgentTool) -> bool {
+        let snapshot = &self.toolbox.snapshot;
+        let toolset = self.agent.toolset_of(&self.request);
+        let is_in_toolset = |name: &str| snapshot.toolset_contains(name, &tool.entry);
+        if !toolset.is_none_or(is_in_toolset) {
+            return false;
+        }
         let takes_part = match &self.request.servers {
             Some(named) => named.iter().any(|name| **name == *tool.server),
+            // The toolset says which.
+            None if toolset.is_some() => true,
             None if *tool.server == *OWN_SERVER_NAME => {
                 let default = self.agent.settings.own_tools;
                 self.request.own_tools.unwrap_or(default)
             }
             None => true,
         };
-        takes_part && tools::may_use(&self.request.principal, &tool.entry)
+        takes_part && snapshot.may_use(&self.request.principal, &tool.entry)
     }
 
     fn tool_tokens(&self) -> usize {
@@ -469,7 +477,11 @@ impl<'a> RunDriver<'a> {
         let arguments = tools::CallArguments::parse(Some(&call.arguments))
             .await
             .map_err(|it| (Rejected, it.message.into_owned()))?;
-        let caller = Caller::new(self.request.principal.clone(), CatalogScope::All);
+        let scope = match self.agent.toolset_of(&self.request) {
+            Some(name) => CatalogScope::Toolset(name.into()),
+            None => CatalogScope::All,
+        };
+        let caller = Caller::new(self.request.principal.clone(), scope);
         let calling =
             self.agent
                 .catalog

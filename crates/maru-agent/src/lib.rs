@@ -91,6 +91,8 @@ pub struct AgentRequest {
     pub backend_options: Map<String, Value>,
     /// The servers whose tools may be used; all if none are named.
     pub servers: Option<Vec<String>>,
+    /// The toolset that the run is limited to; that of the settings if none is named.
+    pub toolset: Option<String>,
     /// Whether maru's own tools and the custom tools take part if no servers are named;
     /// the settings decide if it is not said.
     pub own_tools: Option<bool>,
@@ -148,6 +150,9 @@ pub enum Error {
         /// Those that are.
         known: Vec<String>,
     },
+    /// A toolset is not known.
+    #[error("there is no toolset named {0:?}; see maru toolsets")]
+    UnknownToolset(String),
     /// Servers are named, and none of them is connected.
     #[error("none of the named servers is available: {}", named_servers::format_servers(.0))]
     ServersUnavailable(Vec<UnavailableServer>),
@@ -183,6 +188,7 @@ impl Error {
     fn kind(&self) -> &'static str {
         match self {
             Self::UnknownServer { .. } => "unknown_server",
+            Self::UnknownToolset(_) => "unknown_toolset",
             Self::ServersUnavailable(_) => "servers_unavailable",
             Self::NoModel => "no_model",
             Self::Stopping => "stopping",
@@ -237,7 +243,28 @@ impl Agent {
         let permit = Arc::clone(&self.run_permits).try_acquire_owned();
         let permit = permit.map_err(|_| Error::Busy(self.settings.max_runs))?;
         self.check_servers(&request)?;
+        self.check_toolset(&request)?;
         Ok(ActiveRun::new(Arc::clone(self), request, permit))
+    }
+
+    fn check_toolset(&self, request: &AgentRequest) -> Result<(), Error> {
+        let Some(name) = self.toolset_of(request) else {
+            return Ok(());
+        };
+        let snapshot = self.catalog.snapshot();
+        // A caller that is limited to a toolset learns of no other.
+        let own = request.principal.toolset();
+        let may_use = own.is_none_or(|it| **it == *name);
+        if may_use && snapshot.toolsets().contains_key(name) {
+            Ok(())
+        } else {
+            Err(Error::UnknownToolset(name.chars().take(100).collect()))
+        }
+    }
+
+    fn toolset_of<'a>(&'a self, request: &'a AgentRequest) -> Option<&'a str> {
+        let own = request.toolset.as_deref();
+        own.or(self.settings.toolset.as_deref())
     }
 
     fn check_servers(&self, request: &AgentRequest) -> Result<(), Error> {

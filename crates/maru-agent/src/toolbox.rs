@@ -48,9 +48,9 @@ impl Toolbox {
     pub(super) fn from_snapshot(snapshot: &Arc<CatalogSnapshot>, destructive: &[String]) -> Self {
         let view = snapshot.view(&CatalogScope::All);
         let entries = view.map_or(&[][..], |view| view.tools.entries());
-        let entries = entries
-            .iter()
-            .filter(|it| !EXCLUDED_TOOLS.contains(&it.public_name()));
+        let entries = entries.iter().filter(|it| {
+            !EXCLUDED_TOOLS.contains(&it.public_name()) && !it.is_hidden_from_models()
+        });
         let tools: Vec<AgentTool> = entries
             .map(|it| AgentTool::from_entry(it, destructive))
             .collect();
@@ -64,7 +64,7 @@ impl Toolbox {
 
     /// The positions of ranked tools, in their order.
     pub(super) fn positions_of(&self, ranked: &[RankedTool]) -> Vec<usize> {
-        let names = ranked.iter().map(|it| it.entry.public_name());
+        let names = ranked.iter().map(|it| it.entry.listed_name());
         names
             .filter_map(|it| self.positions.get(it).copied())
             .collect()
@@ -88,11 +88,12 @@ impl Toolbox {
 impl AgentTool {
     fn from_entry(entry: &Arc<CatalogEntry>, destructive: &[String]) -> Self {
         let described = entry.listing();
-        let name = entry.public_name().to_owned();
+        let name = entry.listed_name().to_owned();
         let qualified_name = format!("{}.{}", entry.server(), entry.key());
         let description = described["description"].as_str().unwrap_or_default();
         let description: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();
-        let listed = |it: &String| *it == name || *it == qualified_name;
+        let listed =
+            |it: &String| *it == name || *it == qualified_name || *it == entry.public_name();
         Self {
             is_destructive: described["annotations"]["destructiveHint"] == true
                 || destructive.iter().any(listed),

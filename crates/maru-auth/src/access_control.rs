@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use maru_config::ToolListing;
 use maru_runtime::clock;
 use maru_store::{OAuthGrantRow, Store, TokenRow};
 use tokio::sync::Mutex;
@@ -184,6 +185,8 @@ impl AccessControl {
         let row = TokenRow {
             servers: draft.servers.clone(),
             tools: draft.tools.clone(),
+            toolset: draft.toolset.clone(),
+            tool_listing: draft.tool_listing.map(|it| it.as_str().to_owned()),
             expires_at: draft.expires_at,
             ..TokenRow::new(&draft.name, draft.role.as_str(), token.hash())
         };
@@ -270,9 +273,11 @@ impl KnownToken {
     /// Returns `None` for a role that this version does not know.
     fn from_row(row: &TokenRow) -> Option<Self> {
         let role = AccessRole::parse(&row.role)?;
-        let grants = Grants::new(row.servers.clone(), row.tools.clone());
+        let (servers, tools) = (row.servers.clone(), row.tools.clone());
+        let grants = Grants::new(servers, tools, row.toolset.clone());
+        let tool_listing = row.tool_listing.as_deref().and_then(ToolListing::parse);
         Some(Self {
-            principal: Principal::new(&row.name, role, grants),
+            principal: Principal::new(&row.name, role, grants).with_tool_listing(tool_listing),
             expires_at: row.expires_at,
         })
     }
@@ -331,6 +336,8 @@ mod tests {
             role: AccessRole::Reader,
             servers: Some(Vec::new()),
             tools: None,
+            toolset: None,
+            tool_listing: None,
             expires_at: None,
         };
         let issued = access.create_token(&draft("ci")).await.unwrap();

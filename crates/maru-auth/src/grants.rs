@@ -1,6 +1,6 @@
-//! Which servers and tools a restricted token may use.
+//! Which servers, tools and toolset a restricted token may use.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The servers and tools that a token is limited to. An absent list allows everything, an
 /// empty list nothing.
@@ -10,14 +10,21 @@ pub struct Grants {
     servers: Option<BTreeSet<String>>,
     /// Tool names, as they are listed or as `server.tool`.
     tools: Option<BTreeSet<String>>,
+    /// The name of a toolset, which must contain a tool besides.
+    toolset: Option<Arc<str>>,
 }
 
 impl Grants {
-    /// Creates the grants of a token; `None` if both lists are absent.
-    pub fn new(servers: Option<Vec<String>>, tools: Option<Vec<String>>) -> Option<Self> {
+    /// Creates the grants of a token; `None` if it is not limited.
+    pub fn new(
+        servers: Option<Vec<String>>,
+        tools: Option<Vec<String>>,
+        toolset: Option<String>,
+    ) -> Option<Self> {
         let grants = Self {
             servers: servers.map(BTreeSet::from_iter),
             tools: tools.map(BTreeSet::from_iter),
+            toolset: toolset.map(Arc::from),
         };
         (grants != Self::default()).then_some(grants)
     }
@@ -34,6 +41,7 @@ impl Grants {
         Self {
             servers: Some(servers.iter().filter(is_allowed).cloned().collect()),
             tools: self.tools.clone(),
+            toolset: self.toolset.clone(),
         }
     }
 
@@ -50,6 +58,11 @@ impl Grants {
     /// Whether the server is allowed, possibly with only some of its tools.
     pub fn allows_server(&self, server: &str) -> bool {
         self.servers.as_ref().is_none_or(|it| it.contains(server))
+    }
+
+    /// The toolset that limits it besides. Only the catalog knows what that contains.
+    pub fn toolset(&self) -> Option<&Arc<str>> {
+        self.toolset.as_ref()
     }
 
     /// Whether a tool is allowed. `public_name` is the name it is listed under, `name` its
@@ -77,12 +90,12 @@ mod tests {
 
     fn grants(servers: Option<&[&str]>, tools: Option<&[&str]>) -> Grants {
         let list = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect();
-        Grants::new(servers.map(list), tools.map(list)).unwrap()
+        Grants::new(servers.map(list), tools.map(list), None).unwrap()
     }
 
     #[test]
     fn absent_list_allows_all_and_an_empty_one_nothing() {
-        assert_eq!(Grants::new(None, None), None);
+        assert_eq!(Grants::new(None, None, None), None);
         let nothing = grants(None, Some(&[]));
         assert!(
             !nothing.allows_tool("fx", "echo", "fx__echo")

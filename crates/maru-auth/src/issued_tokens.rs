@@ -1,5 +1,6 @@
 //! Requests for new tokens, issued tokens, and why one cannot be created or revoked.
 
+use maru_config::ToolListing;
 use maru_store::TokenRow;
 use thiserror::Error;
 
@@ -16,6 +17,10 @@ pub struct TokenDraft {
     pub servers: Option<Vec<String>>,
     /// Tools that it is limited to; absent means all.
     pub tools: Option<Vec<String>>,
+    /// The toolset that it is limited to; absent means all.
+    pub toolset: Option<String>,
+    /// Whether its clients list or search tools; absent means what the endpoint does.
+    pub tool_listing: Option<ToolListing>,
     /// When it expires, in milliseconds since 1970.
     pub expires_at: Option<i64>,
 }

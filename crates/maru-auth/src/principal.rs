@@ -9,6 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::Grants;
+use maru_config::ToolListing;
 
 /// What a caller may do. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +31,8 @@ pub struct Principal {
     grants: Option<Arc<Grants>>,
     /// Claims of a signed token, for tools that ask who calls.
     claims: Option<Arc<BTreeMap<String, String>>>,
+    /// Whether its clients list or search tools, if its token says so.
+    tool_listing: Option<ToolListing>,
 }
 
 /// The principal of requests without a token. No token may have this name.
@@ -77,6 +80,7 @@ impl Principal {
             role: AccessRole::Agent,
             grants: None,
             claims: None,
+            tool_listing: None,
         }
     }
 
@@ -95,6 +99,7 @@ impl Principal {
             role,
             grants: grants.map(Arc::new),
             claims: None,
+            tool_listing: None,
         }
     }
 
@@ -103,7 +108,7 @@ impl Principal {
     pub(super) fn limited_to(self, role: AccessRole, servers: Option<&[String]>) -> Self {
         let grants = match (self.grants, servers) {
             (grants, None) => grants,
-            (None, Some(servers)) => Grants::new(Some(servers.to_vec()), None).map(Arc::new),
+            (None, Some(servers)) => Grants::new(Some(servers.to_vec()), None, None).map(Arc::new),
             (Some(grants), Some(servers)) => Some(Arc::new(grants.limited_to(servers))),
         };
         Self {
@@ -118,6 +123,23 @@ impl Principal {
     pub(super) fn with_claims(mut self, claims: BTreeMap<String, String>) -> Self {
         self.claims = Some(Arc::new(claims));
         self
+    }
+
+    /// The principal of a token whose clients list or search tools.
+    #[must_use]
+    pub(super) fn with_tool_listing(mut self, tool_listing: Option<ToolListing>) -> Self {
+        self.tool_listing = tool_listing;
+        self
+    }
+
+    /// Whether its clients list or search tools, if its token says so.
+    pub fn tool_listing(&self) -> Option<ToolListing> {
+        self.tool_listing
+    }
+
+    /// The toolset that the principal is limited to, if it is.
+    pub fn toolset(&self) -> Option<&Arc<str>> {
+        self.grants.as_ref()?.toolset()
     }
 
     /// What a statement may know of the caller: `name`, `role` and the claims of a signed
@@ -152,6 +174,8 @@ impl Principal {
             "role": self.role.as_str(),
             "servers": servers,
             "tools": tools,
+            "toolset": self.toolset().map(|it| &**it),
+            "toolListing": self.tool_listing.map(ToolListing::as_str),
             "claims": self.claims.as_deref(),
         })
     }
@@ -162,8 +186,13 @@ impl Principal {
             serde_json::from_value(record[name].clone()).ok()?
         };
         let role = AccessRole::parse(record["role"].as_str()?)?;
-        let grants = Grants::new(list("servers"), list("tools"));
-        let principal = Self::new(record["name"].as_str()?, role, grants);
+        let text = |name: &str| -> Option<Option<String>> {
+            serde_json::from_value(record[name].clone()).ok()
+        };
+        let grants = Grants::new(list("servers"), list("tools"), text("toolset")?);
+        let listing = text("toolListing")?;
+        let principal = Self::new(record["name"].as_str()?, role, grants)
+            .with_tool_listing(listing.as_deref().and_then(ToolListing::parse));
         let claims: Option<BTreeMap<String, String>> =
             serde_json::from_value(record["claims"].clone()).ok()?;
         Some(match claims {
@@ -197,11 +226,12 @@ impl Principal {
         self.grants.as_ref()
     }
 
-    /// Whether the principal may see anything of `server`.
+    /// Whether the principal may see anything of `server`. One that is limited to a toolset
+    /// sees only that.
     pub fn may_reach(&self, server: &str) -> bool {
         self.grants
             .as_ref()
-            .is_none_or(|grants| grants.allows_server(server))
+            .is_none_or(|grants| grants.toolset().is_none() && grants.allows_server(server))
     }
 }
 
@@ -213,7 +243,7 @@ mod tests {
     fn principal_is_the_same_at_the_other_hub() {
         let grants = |servers: Option<&[&str]>, tools: Option<&[&str]>| {
             let list = |it: &[&str]| it.iter().map(|it| (*it).to_owned()).collect();
-            Grants::new(servers.map(list), tools.map(list))
+            Grants::new(servers.map(list), tools.map(list), None)
         };
         let claims = BTreeMap::from([("sub".to_owned(), "kim".to_owned())]);
         for principal in [
@@ -222,10 +252,17 @@ mod tests {
             Principal::new("a", AccessRole::Reader, grants(Some(&[]), None)),
             Principal::new("a", AccessRole::Agent, grants(Some(&["fx"]), Some(&["x"]))),
             Principal::new("a", AccessRole::Admin, None).with_claims(claims),
+            Principal::new(
+                "a",
+                AccessRole::Agent,
+                Grants::new(None, None, Some("support".to_owned())),
+            )
+            .with_tool_listing(Some(ToolListing::Search)),
         ] {
             let other = Principal::from_json(&principal.to_json()).unwrap();
             assert_eq!(other, principal);
             assert_eq!(other.caller_values(), principal.caller_values());
+            assert_eq!(other.tool_listing(), principal.tool_listing());
         }
         let mut unknown = Principal::local().to_json();
         unknown["role"] = json!("root");

@@ -38,6 +38,8 @@ pub struct AgentSettings {
     pub keep_days: u32,
     /// Tools, as `server.tool`, that need approval in addition to those that declare themselves destructive.
     pub destructive_tools: Vec<String>,
+    /// Toolset that runs are limited to, unless a request names another.
+    pub toolset: Option<String>,
     /// Whether maru's own tools and the custom tools take part in requests to `/generate_with_mcp` that name no servers. A request can always name them as the server `maru`, or say `own_tools`. `maru chat` and `agent/…` models always use them.
     pub own_tools: bool,
     /// Whether the agent loop is available as the MCP tool `ask_agent`.
@@ -50,6 +52,7 @@ impl Default for AgentSettings {
     fn default() -> Self {
         Self {
             model: None,
+            toolset: None,
             max_iterations: 5,
             tool_timeout_ms: 30_000,
             timeout_ms: 120_000,

@@ -16,6 +16,7 @@ mod reference;
 mod schema;
 mod security;
 mod settings;
+mod tools;
 mod usage;
 
 pub use agent::AgentSettings;
@@ -38,4 +39,5 @@ pub use settings::{
     McpAuthSettings, McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings,
     ReconnectionSettings,
 };
+pub use tools::{ToolListing, ToolSearchSettings, ToolsetDefinition};
 pub use usage::{BudgetDefinition, BudgetPeriod, UsageSettings};

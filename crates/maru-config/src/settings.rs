@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     AgentSettings, AuditSettings, ChatSettings, ChromaDbSettings, EmbeddingSettings,
     ModelDefinition, OAuthSettings, OidcSettings, PgvectorSettings, PostgresSettings,
-    ProgramSettings, SecretString, SourceDefinition, TelemetrySettings, TlsSettings, UsageSettings,
+    ProgramSettings, SecretString, SourceDefinition, TelemetrySettings, TlsSettings,
+    ToolSearchSettings, ToolsetDefinition, UsageSettings,
 };
 
 /// The whole configuration.
@@ -59,6 +60,10 @@ pub struct Config {
     pub outbound: OutboundSettings,
     /// MCP servers and how maru connects to them.
     pub mcp: McpSettings,
+    /// How MCP clients get tools: all of them, or a search.
+    pub tool_search: ToolSearchSettings,
+    /// Named selections of tools. Each has an endpoint, `/mcp/t/{name}`; tokens and runs of the agent can be limited to one.
+    pub toolsets: Vec<ToolsetDefinition>,
     /// The embedding endpoint.
     pub embedding: EmbeddingSettings,
     /// The ChromaDB server that replaces the embedded index.
@@ -375,6 +380,8 @@ impl Default for Config {
             http: HttpSettings::default(),
             outbound: OutboundSettings::default(),
             mcp: McpSettings::default(),
+            tool_search: ToolSearchSettings::default(),
+            toolsets: Vec::new(),
             embedding: EmbeddingSettings::default(),
             chromadb: ChromaDbSettings::default(),
             pgvector: None,

@@ -33,6 +33,7 @@ static PAGES: LazyLock<Vec<DocPage>> = LazyLock::new(|| {
         "console" = "docs/console.md",
         "servers" = "docs/servers.md",
         "signing-in" = "docs/signing-in.md",
+        "toolsets" = "docs/toolsets.md",
         "custom-tools" = "docs/custom-tools.md",
         "expressions" = "docs/expressions.md",
         "data" = "docs/data.md",

@@ -99,10 +99,7 @@ impl CatalogChanges {
     fn list_changes(&mut self) -> Vec<ChangeNotification> {
         let now = Arc::clone(&self.catalog.borrow_and_update());
         let before = std::mem::replace(&mut self.seen, Arc::clone(&now));
-        let changed = match (
-            now.visible_to(&self.caller),
-            before.visible_to(&self.caller),
-        ) {
+        let changed = match (now.listed_to(&self.caller), before.listed_to(&self.caller)) {
             (Ok(now), Ok(before)) => now.changes_since(&before),
             // A server that connected or disconnected changes all of its lists.
             (Ok(view), Err(_)) | (Err(_), Ok(view)) => view.changes_since(&CatalogView::default()),

@@ -8,9 +8,6 @@ use maru_tools::{EntryResult, StructuredContent};
 /// How long a client may cache a listing.
 const LIST_TTL_MS: u64 = 5_000;
 
-const INSTRUCTIONS: &str = "maru combines the tools of many servers. Call a tool by its listed name; \
-     results are JSON in structuredContent and the same as text.";
-
 pub(super) fn server_info() -> Value {
     json!({
         "name": "maru",
@@ -28,26 +25,32 @@ fn capabilities(hub_id: &str) -> Value {
         "prompts": {"listChanged": true},
         "completions": {},
         "logging": {},
+        // Tools may have user interfaces (MCP Apps), whose resources are relayed.
+        "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}},
     })
 }
 
 /// The result of `initialize`.
-pub(super) fn initialize_result(version: ProtocolVersion, hub_id: &str) -> String {
+pub(super) fn initialize_result(
+    version: ProtocolVersion,
+    hub_id: &str,
+    instructions: &str,
+) -> String {
     json!({
         "protocolVersion": version.as_str(),
         "capabilities": capabilities(hub_id),
         "serverInfo": server_info(),
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions,
     })
     .to_string()
 }
 
 /// The result of `server/discover`, without the members that [`with_modern_members`] adds.
-pub(super) fn discover_result(hub_id: &str) -> String {
+pub(super) fn discover_result(hub_id: &str, instructions: &str) -> String {
     json!({
         "supportedVersions": ProtocolVersion::ALL.map(ProtocolVersion::as_str),
         "capabilities": capabilities(hub_id),
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions,
     })
     .to_string()
 }

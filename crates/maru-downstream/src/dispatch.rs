@@ -104,7 +104,9 @@ impl McpEngine {
             "initialize" => {
                 let version = session.initialize(&params)?;
                 self.record_client(session.client_label(), &session.caller, version, None);
-                Ok(describe::initialize_result(version, self.catalog.hub_id()))
+                let instructions = self.catalog.snapshot().instructions_for(&session.caller);
+                let hub_id = self.catalog.hub_id();
+                Ok(describe::initialize_result(version, hub_id, &instructions))
             }
             "ping" => Ok("{}".to_owned()),
             "logging/setLevel" => {
@@ -195,7 +197,10 @@ impl McpEngine {
         let done = match request.method.as_str() {
             "server/discover" => Ok(describe::with_modern_members(
                 "server/discover",
-                &describe::discover_result(self.catalog.hub_id()),
+                &describe::discover_result(
+                    self.catalog.hub_id(),
+                    &self.catalog.snapshot().instructions_for(context.caller),
+                ),
             )),
             method => match self.answer_elsewhere(context, request, &params).await {
                 Some(outcome) => outcome,
@@ -237,7 +242,7 @@ impl McpEngine {
                 ));
             }
             let snapshot = self.catalog.snapshot();
-            let view = snapshot.visible_to(context.caller)?;
+            let view = snapshot.listed_to(context.caller)?;
             let entry_list = pick(&view);
             if member == "tools" {
                 let count = Some(entry_list.entries().len());

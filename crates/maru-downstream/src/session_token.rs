@@ -32,9 +32,9 @@ pub(super) struct SessionToken {
     /// The principal, without claims.
     #[serde(rename = "p")]
     principal: Value,
-    /// The server whose tools alone the session sees.
+    /// The part of the catalog that the session sees, if not all of it.
     #[serde(rename = "s")]
-    server: Option<String>,
+    scope: Option<String>,
 }
 
 /// The client of a session, as it described itself.
@@ -60,7 +60,7 @@ impl SessionToken {
             opened_at,
             client,
             principal: identity(&caller.principal),
-            server: server_of(&caller.scope),
+            scope: scope_name(&caller.scope),
         }
     }
 
@@ -83,9 +83,9 @@ impl SessionToken {
         self.principal == identity(principal)
     }
 
-    /// Whether the session belongs to this caller and sees the same servers.
+    /// Whether the session belongs to this caller and sees the same part of the catalog.
     pub(super) fn is_for(&self, caller: &Caller) -> bool {
-        self.is_of(&caller.principal) && self.server == server_of(&caller.scope)
+        self.is_of(&caller.principal) && self.scope == scope_name(&caller.scope)
     }
 }
 
@@ -118,13 +118,26 @@ fn identity(principal: &Principal) -> Value {
     record
 }
 
-/// The server whose tools alone a caller of this scope sees.
-pub(super) fn server_of(scope: &CatalogScope) -> Option<String> {
+/// The name of a scope: of a server, or `toolset:` and the name of a toolset.
+pub(super) fn scope_name(scope: &CatalogScope) -> Option<String> {
     match scope {
         CatalogScope::All => None,
         CatalogScope::Server(name) => Some(name.to_string()),
+        CatalogScope::Toolset(name) => Some(format!("{TOOLSET_MARK}{name}")),
     }
 }
+
+/// The scope of this name.
+pub(super) fn scope_of_name(name: Option<&str>) -> CatalogScope {
+    match name.map(|it| (it, it.strip_prefix(TOOLSET_MARK))) {
+        None => CatalogScope::All,
+        Some((_, Some(toolset))) => CatalogScope::Toolset(toolset.into()),
+        Some((server, None)) => CatalogScope::Server(server.into()),
+    }
+}
+
+/// Comes before the name of a toolset. No server's name has a colon.
+const TOOLSET_MARK: &str = "toolset:";
 
 /// Capabilities that fit into a header: whole, or at least which ones there are.
 fn shorten(capabilities: &Value) -> Value {
@@ -172,6 +185,14 @@ mod tests {
         let token = token(&json!({}));
         assert!(token.is_for(&of(CatalogScope::All)));
         assert!(!token.is_for(&of(CatalogScope::Server("fx".into()))));
+        assert!(!token.is_for(&of(CatalogScope::Toolset("fx".into()))));
+        for scope in [
+            CatalogScope::All,
+            CatalogScope::Server("fx".into()),
+            CatalogScope::Toolset("fx".into()),
+        ] {
+            assert_eq!(scope_of_name(scope_name(&scope).as_deref()), scope);
+        }
         let mut admin = Principal::local().to_json();
         admin["role"] = json!("admin");
         let admin = Principal::from_json(&admin).unwrap();

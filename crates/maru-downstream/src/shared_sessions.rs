@@ -24,7 +24,7 @@ use super::{
     feed::EventId,
     http::{EventSource, reply, stream_response},
     session::{McpSession, ReaderGuard},
-    session_token::{SessionToken, TOKEN_LIFETIME_MS, TokenClient, server_of},
+    session_token::{SessionToken, TOKEN_LIFETIME_MS, TokenClient, scope_name},
 };
 
 /// How long the hub that holds a stream may take to hand it over.
@@ -204,7 +204,7 @@ impl SharedSessions {
         let caller = context.caller;
         let body = json!({
             "principal": caller.principal.to_json(),
-            "server": server_of(&caller.scope),
+            "scope": scope_name(&caller.scope),
             "ip": caller.remote_ip,
             "id": request.id,
             "method": request.method,

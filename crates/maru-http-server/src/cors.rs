@@ -10,8 +10,9 @@ use axum::{
 use super::{origin_policy::OriginPolicy, routes::RouteMatch};
 
 /// The first segments of the paths that other pages may use.
-const SHARED_PATHS: [&str; 8] = [
+const SHARED_PATHS: [&str; 9] = [
     "v1",
+    "v0.1",
     "api",
     "mcp",
     "sse",

@@ -136,6 +136,7 @@ fn agent_request(
         "temperature",
         "max_output_tokens",
         "mcp_servers",
+        "toolset",
         "own_tools",
         "max_iterations",
         "tool_timeout",
@@ -163,6 +164,7 @@ fn agent_request(
         } else {
             Some(Vec::new())
         },
+        toolset: text_param(&params, "toolset")?,
         own_tools: bool_param(&params, "own_tools")?,
         max_rounds: integer_param(&params, "max_iterations", 1, 20)?
             .map(|it| u32::try_from(it).unwrap_or(20)),
@@ -385,9 +387,9 @@ fn servers_json(servers: &[UnavailableServer]) -> Value {
 
 fn to_rpc_error(error: &agent::Error) -> RpcError {
     match error {
-        agent::Error::UnknownServer { .. } | agent::Error::UnknownModel(_) => {
-            RpcError::invalid_params(error.to_string())
-        }
+        agent::Error::UnknownServer { .. }
+        | agent::Error::UnknownToolset(_)
+        | agent::Error::UnknownModel(_) => RpcError::invalid_params(error.to_string()),
         agent::Error::Busy(_) => RpcError::new(BUSY_ERROR, error.to_string()),
         agent::Error::ServersUnavailable(_)
         | agent::Error::NoModel

@@ -16,6 +16,7 @@ mod console;
 mod cors;
 mod custom_tools;
 mod diagnostics;
+mod discovery;
 mod docs;
 mod framing;
 mod generate;
@@ -45,8 +46,10 @@ mod sign_in;
 mod sources;
 mod tls;
 mod tokens;
+mod tool_overrides;
 mod tool_stream;
 mod tools;
+mod toolsets;
 mod transfer;
 mod usage;
 
@@ -67,7 +70,10 @@ use maru_config::{ChatSettings, ConfigRow};
 use maru_downstream::McpEngine;
 use maru_llm::{ModelManager, ReloadableGateway, UsageLedger};
 use maru_observability::{audit::AuditLog, metrics::HubMetrics};
-use maru_tools::{CallQuota, SourceManager, builtin::DataContext, custom::CustomTools};
+use maru_tools::{
+    CallQuota, OverrideManager, SourceManager, ToolsetManager, builtin::DataContext,
+    custom::CustomTools,
+};
 use maru_upstream::ServerManager;
 
 pub use admission::ConnectionAdmission;
@@ -98,6 +104,10 @@ pub struct HubState {
     pub sources: Arc<SourceManager>,
     /// Creates and runs custom tools.
     pub custom_tools: Arc<CustomTools>,
+    /// Saves toolsets.
+    pub toolsets: Arc<ToolsetManager>,
+    /// Saves how tools are described to clients.
+    pub tool_overrides: Arc<OverrideManager>,
     /// Enforces call limits per day and minute.
     pub quota: Arc<CallQuota>,
     /// The model gateway.

@@ -11,9 +11,10 @@ use axum::{
 
 use super::{
     HubState, accounts, allowed_hosts, anthropic, audit, authorization, call_usage, calls, connect,
-    console, custom_tools, diagnostics, docs, generate, health, limits, mcp, metrics, model_api,
-    models, ollama, openai, prompts_and_resources, registry, resource_metadata, responses, runs,
-    servers, sign_in, sources, tokens, tool_stream, tools, transfer, usage,
+    console, custom_tools, diagnostics, discovery, docs, generate, health, limits, mcp, metrics,
+    model_api, models, ollama, openai, prompts_and_resources, registry, resource_metadata,
+    responses, runs, servers, sign_in, sources, tokens, tool_overrides, tool_stream, tools,
+    toolsets, transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -32,10 +33,27 @@ fn route_table() -> Vec<RouteEntry> {
         reader(GET, "/mcp/s/{name}", mcp::one_server).filtered(),
         reader(POST, "/mcp/s/{name}", mcp::one_server).filtered(),
         reader(DELETE, "/mcp/s/{name}", mcp::one_server).filtered(),
+        reader(GET, "/mcp/t/{name}", mcp::toolset).filtered(),
+        reader(POST, "/mcp/t/{name}", mcp::toolset).filtered(),
+        reader(DELETE, "/mcp/t/{name}", mcp::toolset).filtered(),
+        reader(GET, "/sse/t/{name}", mcp::sse_toolset).filtered(),
+        reader(POST, "/sse/t/{name}", mcp::sse_toolset).filtered(),
+        reader(DELETE, "/sse/t/{name}", mcp::sse_toolset).filtered(),
         reader(GET, "/sse", mcp::sse).filtered(),
         reader(POST, "/sse", mcp::sse).filtered(),
         reader(DELETE, "/sse", mcp::sse).filtered(),
         reader(POST, "/sse/message", mcp::sse_message).filtered(),
+        // What clients can learn without an MCP connection.
+        public(GET, "/.well-known/ai-catalog.json", discovery::catalog),
+        public(GET, "/mcp/server-card", discovery::card),
+        reader(GET, "/v0.1/servers", discovery::list).filtered(),
+        reader(GET, "/v0.1/servers/{name}/versions", discovery::versions).filtered(),
+        reader(
+            GET,
+            "/v0.1/servers/{name}/versions/{version}",
+            discovery::version,
+        )
+        .filtered(),
         // Servers.
         admin(POST, "/mcp/add", registry::add),
         admin(DELETE, "/mcp/remove", registry::remove),
@@ -111,6 +129,16 @@ fn route_table() -> Vec<RouteEntry> {
         reader(GET, "/api/tools/{name}", tools::show),
         admin(PUT, "/api/tools/{name}", tools::set_enabled),
         agent(POST, "/api/tools/{name}/call", tools::call).filtered(),
+        // How tools are described to clients. Fixed values of parameters may be secret.
+        admin(GET, "/api/tool-overrides", tool_overrides::list),
+        admin(GET, "/api/tools/{name}/override", tool_overrides::show),
+        admin(PUT, "/api/tools/{name}/override", tool_overrides::save),
+        admin(DELETE, "/api/tools/{name}/override", tool_overrides::remove),
+        // Named selections of tools.
+        reader(GET, "/api/toolsets", toolsets::list),
+        reader(GET, "/api/toolsets/{name}", toolsets::show),
+        admin(PUT, "/api/toolsets/{name}", toolsets::save),
+        admin(DELETE, "/api/toolsets/{name}", toolsets::remove),
         agent(POST, "/api/tool-inputs/{id}", tool_stream::answer).filtered(),
         reader(GET, "/api/prompts", prompts_and_resources::prompts),
         agent(

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_auth::{AccessRole, TokenDraft, TokenError};
+use maru_config::ToolListing;
 use maru_downstream::http::reply;
 use maru_tools::{OWN_SERVER_NAME, unknown_name};
 
@@ -75,6 +76,12 @@ fn check_names(hub: &HubState, draft: &TokenDraft) -> Result<(), (&'static str, 
     let mut known: Vec<&str> = servers.iter().map(|it| it.server.name.as_str()).collect();
     known.push(OWN_SERVER_NAME);
     let snapshot = hub.engine.catalog().snapshot();
+    if let Some(name) = &draft.toolset
+        && !snapshot.toolsets().contains_key(name.as_str())
+    {
+        let known = snapshot.toolsets().keys().map(|it| &**it);
+        return Err(("toolset", unknown_name("toolset", name, known)));
+    }
     for name in draft.servers.iter().flatten() {
         if !known.contains(&name.as_str()) && !snapshot.has_server(name) {
             return Err(("servers", unknown_name("server", name, known.into_iter())));
@@ -110,11 +117,16 @@ fn parse_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)>
         "role",
         "servers",
         "tools",
+        "toolset",
+        "toolListing",
         "expiresAt",
         "allowUnknown",
     ];
     if members.keys().any(|it| !known.contains(&it.as_str())) {
-        return Err(("body", "use name, role, servers, tools and expiresAt"));
+        return Err((
+            "body",
+            "use name, role, servers, tools, toolset, toolListing and expiresAt",
+        ));
     }
     let role = body["role"].as_str().and_then(AccessRole::parse);
     Ok(TokenDraft {
@@ -122,6 +134,18 @@ fn parse_draft(body: &Value) -> Result<TokenDraft, (&'static str, &'static str)>
         role: role.ok_or(("role", "use reader, agent or admin"))?,
         servers: parse_names(&body["servers"]).map_err(|message| ("servers", message))?,
         tools: parse_names(&body["tools"]).map_err(|message| ("tools", message))?,
+        toolset: match &body["toolset"] {
+            Value::Null => None,
+            Value::String(name) => Some(name.clone()),
+            _ => return Err(("toolset", "must be the name of a toolset")),
+        },
+        tool_listing: match &body["toolListing"] {
+            Value::Null => None,
+            other => {
+                let listing = other.as_str().and_then(ToolListing::parse);
+                Some(listing.ok_or(("toolListing", "use list, search or auto"))?)
+            }
+        },
         expires_at: match &body["expiresAt"] {
             Value::Null => None,
             at => Some(
@@ -151,6 +175,8 @@ pub(super) fn token_json(row: &TokenRow) -> Value {
         "role": row.role,
         "servers": row.servers,
         "tools": row.tools,
+        "toolset": row.toolset,
+        "toolListing": row.tool_listing,
         "createdAt": row.created_at,
         "expiresAt": row.expires_at,
     })

@@ -195,14 +195,14 @@ pub(super) fn error_json(code: &str, message: &str) -> String {
     json!({"ok": false, "error": {"code": code, "message": message}}).to_string()
 }
 
-fn find(hub: &HubState, name: &str) -> Option<(Arc<CatalogEntry>, bool)> {
+pub(super) fn find(hub: &HubState, name: &str) -> Option<(Arc<CatalogEntry>, bool)> {
     let snapshot = hub.engine.catalog().snapshot();
     let mut tools = snapshot.tools_with_state();
     let (tool, enabled) = tools.find(|(it, _)| it.public_name() == name)?;
     Some((Arc::clone(tool), enabled))
 }
 
-fn unknown_tool(name: &str) -> Response {
+pub(super) fn unknown_tool(name: &str) -> Response {
     let name: String = name.chars().take(100).collect();
     let message = format!("no tool is named {name:?}");
     json_error(StatusCode::NOT_FOUND, &message, None)

@@ -40,6 +40,7 @@ mod sqlite;
 mod statement;
 mod tokens;
 mod tool_pins;
+mod toolsets;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -69,6 +70,7 @@ pub use servers::ServerRow;
 pub use sources::SourceRow;
 pub use tokens::TokenRow;
 pub use tool_pins::ToolPinRow;
+pub use toolsets::{ToolOverrideRow, ToolsetRow};
 
 /// Why the store could not be opened, read or written.
 #[derive(Debug, Error)]
@@ -340,6 +342,7 @@ fn all_statements() -> Vec<PortableStatement> {
         servers::STATEMENTS,
         sources::STATEMENTS,
         tokens::STATEMENTS,
+        toolsets::STATEMENTS,
     ];
     let mut all = files.concat();
     all.push(PING_STATEMENT);

@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("020_model"),
     migration!("021_hub_envelope"),
     migration!("022_authorization_server"),
+    migration!("023_toolset"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

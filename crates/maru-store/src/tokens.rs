@@ -17,6 +17,10 @@ pub struct TokenRow {
     pub servers: Option<Vec<String>>,
     /// The tools that it may use; absent means all.
     pub tools: Option<Vec<String>>,
+    /// The toolset that it is limited to; absent means all tools.
+    pub toolset: Option<String>,
+    /// `list`, `search` or `auto`; absent means what the endpoint does.
+    pub tool_listing: Option<String>,
     /// When it was created.
     pub created_at: i64,
     /// When it expires.
@@ -25,7 +29,8 @@ pub struct TokenRow {
 
 const LIST: PortableStatement = PortableStatement {
     attempted: "list the tokens",
-    sql: "SELECT name, role, hash, servers, tools, created_at, expires_at FROM token",
+    sql: "SELECT name, role, hash, servers, tools, created_at, expires_at,
+            toolset, tool_listing FROM token",
 };
 const PUT: PortableStatement = PortableStatement {
     attempted: "save the token",
@@ -35,8 +40,9 @@ const PUT: PortableStatement = PortableStatement {
 };
 const INSERT: PortableStatement = PortableStatement {
     attempted: "save the token",
-    sql: "INSERT INTO token (name, role, hash, created_at, servers, tools, expires_at)
-          VALUES ($1, $2, $3, $4, $5, $6, $7)
+    sql: "INSERT INTO token (name, role, hash, created_at, servers, tools, expires_at,
+            toolset, tool_listing)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
           ON CONFLICT (name) DO NOTHING RETURNING name",
 };
 const UPDATE: PortableStatement = PortableStatement {
@@ -59,6 +65,8 @@ impl TokenRow {
             hash,
             servers: None,
             tools: None,
+            toolset: None,
+            tool_listing: None,
             created_at: clock::now_ms(),
             expires_at: None,
         }
@@ -94,6 +102,8 @@ impl Store {
             list(&row.servers).as_deref().into(),
             list(&row.tools).as_deref().into(),
             row.expires_at.into(),
+            row.toolset.as_deref().into(),
+            row.tool_listing.as_deref().into(),
         ];
         self.execute(INSERT, values).await
     }
@@ -127,6 +137,8 @@ impl TryFrom<ResultRow> for TokenRow {
             tools: parse_name_list(row.next_cell()?),
             created_at: row.next_cell()?,
             expires_at: row.next_cell()?,
+            toolset: row.next_cell()?,
+            tool_listing: row.next_cell()?,
         })
     }
 }

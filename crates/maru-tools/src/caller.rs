@@ -5,6 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use maru_protocol::{RpcError, code};
 
 use maru_auth::Principal;
+use maru_config::ToolListing;
 use maru_observability::journal::RequestId;
 
 /// Which part of the catalog a caller uses.
@@ -15,6 +16,8 @@ pub enum CatalogScope {
     All,
     /// One server, whose entries have their own names, without the server's.
     Server(Arc<str>),
+    /// A toolset, whose entries have their names in the list of all servers.
+    Toolset(Arc<str>),
 }
 
 /// An authenticated caller and the part of the catalog that it uses.
@@ -24,6 +27,8 @@ pub struct Caller {
     pub principal: Principal,
     /// The part of the catalog.
     pub scope: CatalogScope,
+    /// Whether it lists or searches tools, if its request says so.
+    pub tool_listing: Option<ToolListing>,
     /// The caller's address; absent for callers that have none, such as the command line.
     pub remote_ip: Option<IpAddr>,
 }
@@ -51,6 +56,7 @@ impl Caller {
         Self {
             principal,
             scope,
+            tool_listing: None,
             remote_ip: None,
         }
     }

@@ -1,5 +1,7 @@
 //! The catalog of all tools, prompts and resources. Every call goes through it.
 
+mod search_calls;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -28,11 +30,14 @@ use super::{
     not_found::{entry_not_found, resource_not_found},
     quota::CallQuota,
     result::{EntryResult, FailureFormat, ResultLimits, ResultStatus},
-    search::{RankedTool, ToolSearch},
+    rules::CatalogRules,
+    search::ToolSearch,
     snapshot::CatalogSnapshot,
+    tool_override::ToolOverrides,
+    toolset::Toolsets,
     view::CatalogView,
 };
-use maru_auth::Principal;
+use maru_config::ToolSearchSettings;
 use maru_observability::journal::{CallJournal, CallRequest, ToolCallOutcome};
 
 /// All tools, prompts and resources; shared by every endpoint, the agent and the command line.
@@ -120,7 +125,7 @@ impl Catalog {
     /// Replaces all entries of `server`.
     pub fn publish(&self, server: &str, entries: &[Arc<CatalogEntry>]) {
         let view = CatalogView::build(entries, |entry| &entry.key);
-        self.rebuild(|servers| {
+        self.rebuild(|servers, _| {
             servers.insert(server.into(), Arc::new(view));
         });
     }
@@ -134,52 +139,62 @@ impl Catalog {
         switches: impl Iterator<Item = (&'a str, bool)>,
     ) {
         let view = CatalogView::build(entries, |entry| &entry.key);
-        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.snapshot();
-        let mut servers = now.all_servers.clone();
-        servers.insert(server.into(), Arc::new(view));
-        let mut disabled = now.disabled_tools().clone();
-        for (tool, on) in switches {
-            disabled.set_enabled(server, tool, on);
-        }
-        let next = CatalogSnapshot::build(servers, Arc::new(disabled));
-        self.current.send_replace(Arc::new(next));
+        self.rebuild(|servers, rules| {
+            servers.insert(server.into(), Arc::new(view));
+            let disabled = Arc::make_mut(&mut rules.disabled_tools);
+            for (tool, on) in switches {
+                disabled.set_enabled(server, tool, on);
+            }
+        });
     }
 
     /// Switches tools, each given by its server and its name there, in one snapshot.
     pub fn set_tools_enabled(&self, tools: &[(String, String)], on: bool) {
-        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.snapshot();
-        let mut disabled = now.disabled_tools().clone();
-        for (server, tool) in tools {
-            disabled.set_enabled(server, tool, on);
-        }
-        let next = CatalogSnapshot::build(now.all_servers.clone(), Arc::new(disabled));
-        self.current.send_replace(Arc::new(next));
+        self.rebuild(|_, rules| {
+            let disabled = Arc::make_mut(&mut rules.disabled_tools);
+            for (server, tool) in tools {
+                disabled.set_enabled(server, tool, on);
+            }
+        });
     }
 
     /// Removes `server` and all its entries.
     pub fn withdraw(&self, server: &str) {
-        self.rebuild(|servers| {
+        self.rebuild(|servers, _| {
             servers.remove(server);
         });
     }
 
-    fn rebuild(&self, edit: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<CatalogView>>)) {
+    fn rebuild(
+        &self,
+        edit: impl FnOnce(&mut BTreeMap<Arc<str>, Arc<CatalogView>>, &mut CatalogRules),
+    ) {
         let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.snapshot();
-        let mut servers = now.all_servers.clone();
-        edit(&mut servers);
-        let next = CatalogSnapshot::build(servers, Arc::clone(&now.disabled_tools));
+        let (mut servers, mut rules) = (now.all_servers.clone(), now.rules.clone());
+        edit(&mut servers, &mut rules);
+        let next = CatalogSnapshot::build(servers, rules);
         self.current.send_replace(Arc::new(next));
     }
 
     /// Sets which tools are switched off. They are not listed and cannot be called.
     pub fn set_disabled_tools(&self, switches: DisabledTools) {
-        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = self.snapshot().all_servers.clone();
-        let next = CatalogSnapshot::build(full, Arc::new(switches));
-        self.current.send_replace(Arc::new(next));
+        self.rebuild(|_, rules| rules.disabled_tools = Arc::new(switches));
+    }
+
+    /// Sets the toolsets.
+    pub fn set_toolsets(&self, toolsets: Toolsets) {
+        self.rebuild(|_, rules| rules.toolsets = Arc::new(toolsets));
+    }
+
+    /// Sets how tools are described to clients.
+    pub fn set_tool_overrides(&self, overrides: ToolOverrides) {
+        self.rebuild(|_, rules| rules.overrides = Arc::new(overrides));
+    }
+
+    /// Sets whether clients list or search tools.
+    pub fn set_search_settings(&self, settings: ToolSearchSettings) {
+        self.rebuild(|_, rules| rules.search = Arc::new(settings));
     }
 
     /// The journal of all calls.
@@ -226,23 +241,10 @@ impl Catalog {
         let _ = self.search.set(search);
     }
 
-    /// Ranks the tools that `caller` sees, the best for `query` first.
-    pub async fn rank_tools(
-        &self,
-        caller: &Caller,
-        query: &str,
-    ) -> Result<Vec<RankedTool>, RpcError> {
+    async fn connect_server_of(&self, caller: &Caller, name: &str) -> Result<bool, String> {
         let snapshot = self.snapshot();
-        let view = snapshot.visible_to(caller)?;
-        let Some(search) = self.search.get() else {
-            return Ok(Vec::new());
-        };
-        let is_visible = |it: &CatalogEntry| view.contains_tool(it);
-        Ok(search.rank(&snapshot, query, is_visible).await)
-    }
-
-    async fn connect_server_of(&self, principal: &Principal, name: &str) -> Result<bool, String> {
-        let server = name::server_of(name).filter(|it| principal.may_reach(it));
+        let may_connect = |server: &&str| snapshot.may_connect_for(caller, server, name);
+        let server = name::server_of(name).filter(may_connect);
         match (server, self.connector.get()) {
             (Some(server), Some(connector)) => (connector.0)(server.to_owned()).await,
             _ => Ok(false),
@@ -252,6 +254,20 @@ impl Catalog {
     /// Calls a tool. A tool that fails returns a result that says so; an `Err` means that
     /// the request itself was wrong.
     pub async fn call_tool(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Arc<CallArguments>,
+        context: Arc<RequestContext>,
+    ) -> Result<EntryResponse, RpcError> {
+        match self.snapshot().search_tool(caller, name)? {
+            None => self.call_entry(caller, name, arguments, context).await,
+            // Boxed, because it would make the future of every other call larger.
+            Some(tool) => Box::pin(self.call_search_tool(tool, caller, arguments, context)).await,
+        }
+    }
+
+    async fn call_entry(
         &self,
         caller: &Caller,
         name: &str,
@@ -354,6 +370,11 @@ impl Catalog {
         match self.quota.get() {
             Some(quota) => {
                 let user = caller.principal.name();
+                let snapshot = self.snapshot();
+                for toolset in snapshot.toolsets_through(caller) {
+                    let counted = quota.count_toolset_call(toolset.definition()).await;
+                    counted.map_err(|it| it.message)?;
+                }
                 let counted = quota.count_call(user, entry.public_name()).await;
                 counted.map_err(|it| it.message)
             }
@@ -377,7 +398,7 @@ impl Catalog {
         caller: &Caller,
         name: &str,
     ) -> Result<Arc<CatalogEntry>, RpcError> {
-        let connected = self.connect_server_of(&caller.principal, name).await;
+        let connected = self.connect_server_of(caller, name).await;
         let connected = connected.map_err(|error| {
             let shown: String = name.chars().take(100).collect();
             let shown = shown.escape_debug();

@@ -45,8 +45,13 @@ pub struct CatalogEntry {
     pub(super) kind: CatalogEntryKind,
     pub(super) server: Arc<str>,
     pub(super) key: String,
-    /// Its key in the catalog of all servers.
+    /// Its key in the catalog of all servers, unless it is renamed. Grants, limits, the audit
+    /// log and statistics know a tool by this name.
     pub(super) public_name: Arc<str>,
+    /// Its name in lists, if an override renames it.
+    renamed: Option<Arc<str>>,
+    /// What toolsets know of it.
+    traits: EntryTraits,
     /// Its description in a listing, without the key: members of a JSON object.
     pub(super) listing_members: String,
     /// Its description for clients of a version with a handshake, if it differs.
@@ -59,6 +64,18 @@ pub struct CatalogEntry {
     header_parameters: Vec<HeaderParameter>,
     /// The terms by which it is found, made at the first search.
     search_terms: OnceLock<ToolTerms>,
+}
+
+/// What a tool declares of itself besides its description and schema.
+#[derive(Clone, Debug, Default)]
+struct EntryTraits {
+    /// Annotations that are true.
+    annotations: Vec<String>,
+    tags: Vec<String>,
+    /// The resource of its user interface (MCP Apps).
+    ui_resource: Option<String>,
+    /// Whether only user interfaces call it.
+    is_hidden_from_models: bool,
 }
 
 /// Subscribes to a resource; dropping the returned value ends the subscription.
@@ -157,6 +174,8 @@ impl CatalogEntry {
             kind,
             server: OWN_SERVER_NAME.into(),
             public_name: key.as_str().into(),
+            renamed: None,
+            traits: EntryTraits::read(kind, &described),
             key,
             listing_members: object_members(&described),
             legacy_listing_members: None,
@@ -207,6 +226,8 @@ impl CatalogEntry {
                     key.as_str().into()
                 }
             },
+            renamed: None,
+            traits: EntryTraits::read(kind, described),
             input_schema: schema.and_then(|schema| InputSchema::new_untrusted(&key, schema)),
             key,
             listing_members: object_members(described),
@@ -219,6 +240,37 @@ impl CatalogEntry {
             },
             header_parameters: parse_header_parameters(&described["inputSchema"])
                 .unwrap_or_default(),
+            search_terms: OnceLock::new(),
+        }
+    }
+
+    /// The tool with another listing and perhaps another name in lists. Calls go to the same
+    /// handler.
+    pub(super) fn redescribed(&self, name: Option<&str>, listing: &Value, tags: &[String]) -> Self {
+        let mut traits = EntryTraits::read(self.kind, listing);
+        traits.tags.extend(tags.iter().cloned());
+        let schema = listing.get("inputSchema");
+        let shown = name.unwrap_or(&self.key);
+        Self {
+            kind: self.kind,
+            server: Arc::clone(&self.server),
+            key: self.key.clone(),
+            public_name: Arc::clone(&self.public_name),
+            renamed: name.map(Arc::from),
+            traits,
+            listing_members: object_members(listing),
+            legacy_listing_members: legacy_object_members(listing),
+            input_schema: schema.and_then(|schema| {
+                if *self.server == *OWN_SERVER_NAME {
+                    InputSchema::new(shown, schema)
+                } else {
+                    InputSchema::new_untrusted(shown, schema)
+                }
+            }),
+            handler: Arc::clone(&self.handler),
+            subscribe: self.subscribe.clone(),
+            failure_format: self.failure_format,
+            header_parameters: parse_header_parameters(&listing["inputSchema"]).unwrap_or_default(),
             search_terms: OnceLock::new(),
         }
     }
@@ -255,9 +307,49 @@ impl CatalogEntry {
         &self.public_name
     }
 
+    /// Its name in the list of all servers.
+    pub fn listed_name(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.public_name)
+    }
+
+    /// Its name in the list of its own server.
+    pub(super) fn listed_key(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.key)
+    }
+
     /// Its name on its own server.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// `server.tool`.
+    pub(super) fn qualified_name(&self) -> String {
+        format!("{}.{}", self.server, self.key)
+    }
+
+    /// Its tags, of its server and of its override.
+    pub(super) fn tags(&self) -> &[String] {
+        &self.traits.tags
+    }
+
+    /// Whether it declares this annotation as true.
+    pub(super) fn declares_annotation(&self, name: &str) -> bool {
+        self.traits.annotations.iter().any(|it| it == name)
+    }
+
+    /// Whether it says that it changes nothing.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.declares_annotation("readOnlyHint")
+    }
+
+    /// Whether only user interfaces call it, and models do not (MCP Apps).
+    pub fn is_hidden_from_models(&self) -> bool {
+        self.traits.is_hidden_from_models
+    }
+
+    /// The resource of its user interface.
+    pub(super) fn ui_resource(&self) -> Option<&str> {
+        self.traits.ui_resource.as_deref()
     }
 
     /// Parameters that are mirrored in headers.
@@ -278,7 +370,7 @@ impl CatalogEntry {
     /// The terms by which it is found.
     pub(super) fn search_terms(&self) -> &ToolTerms {
         self.search_terms
-            .get_or_init(|| search::listing_terms(&self.server, &self.key, &self.listing()))
+            .get_or_init(|| search::listing_terms(&self.server, self.listed_key(), &self.listing()))
     }
 
     /// Its kind.
@@ -286,6 +378,38 @@ impl CatalogEntry {
         self.kind
     }
 }
+
+impl EntryTraits {
+    fn read(kind: CatalogEntryKind, described: &Value) -> Self {
+        if kind != CatalogEntryKind::Tool {
+            return Self::default();
+        }
+        let annotations = described["annotations"].as_object().into_iter().flatten();
+        let annotations = annotations.filter(|(_, value)| **value == true);
+        let meta = &described["_meta"];
+        // FastMCP lists the tags of a tool in its own member of `_meta`.
+        let tags = [
+            &meta["tags"],
+            &meta["fastmcp"]["tags"],
+            &meta["_fastmcp"]["tags"],
+        ];
+        let tags = tags.into_iter().filter_map(Value::as_array).flatten();
+        let tags = tags.filter_map(Value::as_str).take(MAX_TAGS);
+        let ui_resource = [&meta["ui"]["resourceUri"], &meta["ui/resourceUri"]];
+        let ui_resource = ui_resource.into_iter().find_map(Value::as_str);
+        Self {
+            annotations: annotations.map(|(name, _)| name.clone()).collect(),
+            tags: tags.map(str::to_owned).collect(),
+            ui_resource: ui_resource.map(str::to_owned),
+            is_hidden_from_models: meta["ui"]["visibility"]
+                .as_array()
+                .is_some_and(|it| !it.iter().any(|it| it == "model")),
+        }
+    }
+}
+
+/// How many tags of a server's tool are kept.
+const MAX_TAGS: usize = 50;
 
 impl EntryAction {
     /// The arguments of a tool call; other actions are refused.
@@ -310,6 +434,11 @@ impl CallArguments {
             })
         })
         .await
+    }
+
+    /// Arguments that were parsed from validated JSON.
+    pub(super) fn from_parts(value: Value, text: Arc<str>) -> Self {
+        Self { value, text }
     }
 
     /// The arguments as the caller wrote them, so that numbers keep their digits.

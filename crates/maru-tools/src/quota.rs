@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use maru_config::ToolsetDefinition;
 use maru_runtime::{clock, tasks::run_blocking};
 use maru_sources::EnforcedLimit;
 use maru_store::{CallLimitRow, Store};
@@ -66,6 +67,8 @@ pub enum QuotaTarget {
     User,
     /// All calls to one tool.
     Tool,
+    /// All calls through one toolset, whose definition has the limits.
+    Toolset,
 }
 
 impl QuotaTarget {
@@ -83,6 +86,7 @@ impl QuotaTarget {
         match self {
             Self::User => "USER",
             Self::Tool => "TOOL",
+            Self::Toolset => "TOOLSET",
         }
     }
 }
@@ -203,6 +207,22 @@ impl CallQuota {
     pub(super) async fn count_call(&self, user: &str, tool: &str) -> Result<(), QuotaExceeded> {
         self.count_targets([(QuotaTarget::User, user), (QuotaTarget::Tool, tool)])
             .await
+    }
+
+    /// Counts a call through a toolset, or refuses it by the limits of its definition.
+    pub(super) async fn count_toolset_call(
+        &self,
+        toolset: &ToolsetDefinition,
+    ) -> Result<(), QuotaExceeded> {
+        let (target, name) = (QuotaTarget::Toolset, toolset.name.as_str());
+        if let Some(max_calls) = toolset.calls_per_minute {
+            self.take_from_bucket(target, name, max_calls.into())?;
+        }
+        if let Some(max_calls) = toolset.calls_per_day {
+            // Boxed, as for other calls with a limit per day.
+            Box::pin(self.count_in_day(target, name, max_calls.into())).await?;
+        }
+        Ok(())
     }
 
     /// Counts a request to a model as a call of its user.
@@ -334,6 +354,7 @@ fn minute_limit_exceeded(
     let what = match target {
         QuotaTarget::User => format!("the user {id} may make"),
         QuotaTarget::Tool => format!("the tool {id} takes"),
+        QuotaTarget::Toolset => format!("the toolset {id} takes"),
     };
     let seconds = round_up_to_seconds(wait);
     let reset =
@@ -363,6 +384,7 @@ fn day_limit_exceeded(target: QuotaTarget, id: &str, max_calls: i64) -> QuotaExc
     let who = match target {
         QuotaTarget::User => format!("the user {id} has made"),
         QuotaTarget::Tool => format!("the tool {id} has had"),
+        QuotaTarget::Toolset => format!("the toolset {id} has had"),
     };
     let message = format!(
         "{who} the {max_calls} calls of today; the limit resets at {} (in {} h {} min)",

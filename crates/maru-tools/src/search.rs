@@ -3,17 +3,21 @@
 
 mod tool_vectors;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use maru_retrieval::{Embedder, ToolDescription, ToolIndex, ToolTerms, fuse_scores};
 use maru_runtime::tasks::{Tasks, run_blocking};
 use serde_json::Value;
+use tokio::{sync::watch, time};
 
 use super::{entry::CatalogEntry, snapshot::CatalogSnapshot};
 use tool_vectors::ToolVectors;
 
 /// From this size on, an index is built on a blocking thread: it takes milliseconds.
 const LARGE_CATALOG_TOOLS: usize = 200;
+
+/// How long to wait for further changes of the catalog before it is indexed.
+const INDEX_DELAY: Duration = Duration::from_millis(50);
 
 /// Ranks the tools of a catalog.
 #[derive(Debug)]
@@ -39,6 +43,25 @@ impl ToolSearch {
         let is_semantic = !embedder.is_lexical();
         Self {
             vectors: is_semantic.then(|| Arc::new(ToolVectors::new(embedder, tasks))),
+        }
+    }
+
+    /// Builds the index of each snapshot when it is published, so that no search waits for
+    /// it. Ends with the hub.
+    pub async fn index_snapshots(mut catalog: watch::Receiver<Arc<CatalogSnapshot>>) {
+        loop {
+            let snapshot = Arc::clone(&catalog.borrow_and_update());
+            let index = move || {
+                snapshot.tool_index();
+            };
+            if run_blocking(index).await.is_none() {
+                return;
+            }
+            if catalog.changed().await.is_err() {
+                return;
+            }
+            // Servers publish together at start.
+            time::sleep(INDEX_DELAY).await;
         }
     }
 

@@ -5,7 +5,10 @@ use std::sync::{Arc, OnceLock};
 use ahash::AHashMap;
 use maru_protocol::{ProtocolVersion, remove_members};
 
-use super::entry::{CatalogEntry, CatalogEntryKind};
+use super::{
+    entry::{CatalogEntry, CatalogEntryKind},
+    search::estimate_tokens,
+};
 
 /// All entries of one scope.
 #[derive(Debug, Default)]
@@ -30,6 +33,8 @@ pub struct EntryList {
     legacy_json: Option<String>,
     /// The listing for clients of a version without structured output, built on first use.
     unstructured_json: OnceLock<String>,
+    /// About how many tokens the listing costs a model, counted on first use.
+    tokens: OnceLock<usize>,
 }
 
 const MAX_URI_BYTES: usize = 2048;
@@ -73,9 +78,17 @@ impl CatalogView {
 
     /// Whether `tool` is one of its tools.
     pub(super) fn contains_tool(&self, tool: &CatalogEntry) -> bool {
-        let names = [tool.public_name(), &tool.key];
-        let mut found = names.iter().filter_map(|it| self.tools.get(it));
-        found.any(|it| std::ptr::eq(&**it, tool))
+        self.name_of(tool).is_some()
+    }
+
+    /// The name under which it lists `tool`, if that is one of its tools.
+    pub(super) fn name_of<'a>(&self, tool: &'a CatalogEntry) -> Option<&'a str> {
+        let mut names = [tool.listed_name(), tool.listed_key()].into_iter();
+        let is_listed = |name: &&str| {
+            let found = self.tools.get(name);
+            found.is_some_and(|it| std::ptr::eq(&**it, tool))
+        };
+        names.find(is_listed)
     }
 
     /// The resource or template that `uri` is read from.
@@ -135,6 +148,7 @@ impl EntryList {
             json,
             legacy_json,
             unstructured_json: OnceLock::new(),
+            tokens: OnceLock::new(),
             entries,
         }
     }
@@ -158,6 +172,11 @@ impl EntryList {
             self.unstructured_json
                 .get_or_init(|| without_output_schemas(self.json()))
         }
+    }
+
+    /// About how many tokens the listing costs a model.
+    pub fn estimated_tokens(&self) -> usize {
+        *self.tokens.get_or_init(|| estimate_tokens(self.json()))
     }
 
     /// Every key.

@@ -14,48 +14,70 @@ use super::{
 };
 use maru_auth::{Grants, Principal};
 
-/// How many filtered views a snapshot caches.
-const MAX_FILTERED_VIEWS: usize = 256;
+/// How many views a snapshot caches.
+const MAX_CACHED_VIEWS: usize = 256;
 
-/// The view of a caller, whole or filtered.
+/// The view of a caller.
 #[derive(Debug)]
 pub enum VisibleCatalog<'a> {
-    /// All of it.
+    /// All of a scope.
     All(&'a CatalogView),
-    /// The entries that the principal's grants allow.
-    Filtered(Arc<CatalogView>),
+    /// What was made for callers like this one.
+    Cached(Arc<CatalogView>),
 }
 
-/// Filtered views, built on first use.
+/// Which callers share a view.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ViewKey {
+    grants: Option<Arc<Grants>>,
+    scope: CatalogScope,
+    is_search: bool,
+}
+
+/// Views, made on first use.
 #[derive(Debug, Default)]
-pub(super) struct FilteredViews(Mutex<FilteredViewMap>);
+pub(super) struct CachedViews(Mutex<HashMap<ViewKey, Arc<CatalogView>>>);
 
-type FilteredViewMap = HashMap<(Arc<Grants>, CatalogScope), Arc<CatalogView>>;
+impl ViewKey {
+    /// The key of what `caller` may see.
+    pub(super) fn visible(caller: &Caller) -> Self {
+        Self {
+            grants: caller.principal.grants().cloned(),
+            scope: caller.scope.clone(),
+            is_search: false,
+        }
+    }
 
-impl FilteredViews {
-    pub(super) fn view_for<'a>(
-        &self,
-        caller: &Caller,
-        whole: &'a CatalogView,
-    ) -> VisibleCatalog<'a> {
-        let Some(grants) = caller.principal.grants() else {
-            return VisibleCatalog::All(whole);
-        };
-        let key = (Arc::clone(grants), caller.scope.clone());
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(part) = kept.get(&key) {
-            return VisibleCatalog::Filtered(Arc::clone(part));
+    /// The key of what `caller` lists if it searches.
+    pub(super) fn search(caller: &Caller) -> Self {
+        Self {
+            is_search: true,
+            ..Self::visible(caller)
         }
-        let part = Arc::new(filter_view(whole, &caller.principal, &caller.scope));
-        if kept.len() < MAX_FILTERED_VIEWS {
-            kept.insert(key, Arc::clone(&part));
-        }
-        VisibleCatalog::Filtered(part)
     }
 }
 
-/// Whether `principal` may see and use `entry`.
-pub fn may_use(principal: &Principal, entry: &CatalogEntry) -> bool {
+impl CachedViews {
+    /// The view of this key.
+    pub(super) fn get_or_build(
+        &self,
+        key: ViewKey,
+        build: impl FnOnce() -> CatalogView,
+    ) -> Arc<CatalogView> {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = cached.get(&key) {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(build());
+        if cached.len() < MAX_CACHED_VIEWS {
+            cached.insert(key, Arc::clone(&view));
+        }
+        view
+    }
+}
+
+/// Whether the lists of `principal` allow `entry`. Its toolset may forbid it besides.
+pub(super) fn may_use(principal: &Principal, entry: &CatalogEntry) -> bool {
     let Some(grants) = principal.grants() else {
         return true;
     };
@@ -69,25 +91,13 @@ pub fn may_use(principal: &Principal, entry: &CatalogEntry) -> bool {
     }
 }
 
-fn filter_view(whole: &CatalogView, principal: &Principal, scope: &CatalogScope) -> CatalogView {
-    let entries: Vec<Arc<CatalogEntry>> = whole
-        .entries()
-        .filter(|it| may_use(principal, it))
-        .cloned()
-        .collect();
-    match scope {
-        CatalogScope::All => CatalogView::build(&entries, CatalogEntry::public_name),
-        CatalogScope::Server(_) => CatalogView::build(&entries, |entry| &entry.key),
-    }
-}
-
 impl Deref for VisibleCatalog<'_> {
     type Target = CatalogView;
 
     fn deref(&self) -> &CatalogView {
         match self {
             Self::All(view) => view,
-            Self::Filtered(view) => view,
+            Self::Cached(view) => view,
         }
     }
 }

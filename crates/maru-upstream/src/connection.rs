@@ -408,7 +408,7 @@ impl ConnectionTask {
                 let connection = open_connection(
                     &server,
                     &settings.context,
-                    NotificationSink::new(Arc::clone(&settings.catalog)),
+                    NotificationSink::new(server.name.as_str(), Arc::clone(&settings.catalog)),
                     settings.credentials().of(&server, SHARED_SUBJECT),
                 )
                 .await?;

@@ -98,7 +98,12 @@ pub(super) async fn initialize(
     }
     let params = json!({
         "protocolVersion": requested.as_str(),
-        "capabilities": {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}},
+        "capabilities": {
+            "roots": {},
+            "sampling": {},
+            "elicitation": {"form": {}, "url": {}},
+            "extensions": relayed_extensions(),
+        },
         "clientInfo": client_info(),
     });
     let mut call = start_call(link, "initialize", &params).await?;
@@ -230,8 +235,14 @@ pub(super) fn own_request_meta() -> Value {
     json!({
         key::PROTOCOL_VERSION: ProtocolVersion::V2026_07_28.as_str(),
         key::CLIENT_INFO: client_info(),
-        key::CLIENT_CAPABILITIES: {},
+        key::CLIENT_CAPABILITIES: {"extensions": relayed_extensions()},
     })
+}
+
+/// The extensions that maru relays for its clients. A server of an older version learns of
+/// them once, in the handshake, before it knows any client.
+fn relayed_extensions() -> Value {
+    json!({"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}})
 }
 
 #[cfg(test)]

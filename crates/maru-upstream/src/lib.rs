@@ -51,6 +51,7 @@ mod tool_pins;
 mod traffic_budget;
 mod transport;
 mod trust;
+mod ui_resources;
 mod unmask;
 mod user_connections;
 #[cfg_attr(not(target_os = "linux"), path = "warden_unsupported.rs")]

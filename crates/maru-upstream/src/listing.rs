@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use futures_util::FutureExt as _;
-use maru_protocol::{push_json_string, to_json_string};
+use maru_protocol::{RpcError, push_json_string, to_json_string};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,10 +15,11 @@ use super::{
     hub_route::{self, HubRoute},
     sanitize::sanitize_entry,
     trust::PinnedDefinition,
+    ui_resources,
 };
 use maru_tools::{
-    CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, HeaderParameter,
-    ResourceSubscription, parse_header_parameters,
+    CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
+    HeaderParameter, ResourceSubscription, parse_header_parameters,
 };
 
 /// The most entries of one kind that are read from a server.
@@ -216,7 +217,10 @@ fn build_catalog_entry(
 ) -> Arc<CatalogEntry> {
     let mirrors = parse_header_parameters(&entry["inputSchema"]).unwrap_or_default();
     let handler = entry_handler(Arc::clone(shared), kind, key.clone().into(), mirrors.into());
-    let offer = CatalogEntry::from_server(shared.name().as_arc(), kind, key, entry, handler);
+    let server = shared.name().as_arc();
+    let mut entry = entry.clone();
+    let key = ui_resources::qualify_entry(server, kind, key, &mut entry);
+    let offer = CatalogEntry::from_server(server, kind, key, &entry, handler);
     Arc::new(match kind {
         CatalogEntryKind::Resource | CatalogEntryKind::ResourceTemplate => {
             let shared = Arc::clone(shared);
@@ -232,8 +236,14 @@ fn entry_handler(
     key: Arc<str>,
     mirrors: Arc<[HeaderParameter]>,
 ) -> EntryHandler {
-    Arc::new(move |entry_request: EntryRequest| {
+    Arc::new(move |mut entry_request: EntryRequest| {
         let (shared, key, mirrors) = (Arc::clone(&shared), Arc::clone(&key), Arc::clone(&mirrors));
+        if let EntryAction::ReadResource(uri) = &mut entry_request.action
+            && ui_resources::is_ui(uri)
+        {
+            *uri = ui_resources::original_uri(shared.name().as_str(), uri).into_owned();
+            return read_interface(shared, entry_request).boxed();
+        }
         async move {
             let request = build_forwarded_request(kind, &key, &mirrors, &entry_request.action);
             shared
@@ -242,6 +252,20 @@ fn entry_handler(
         }
         .boxed()
     })
+}
+
+/// Reads the resource of a user interface, whose address clients know by another name.
+async fn read_interface(
+    shared: Arc<SharedConnection>,
+    read: EntryRequest,
+) -> Result<EntryResponse, RpcError> {
+    let kind = CatalogEntryKind::Resource;
+    let request = build_forwarded_request(kind, "", &[], &read.action);
+    let response = shared
+        .forward(request, &read.context, &read.principal)
+        .await?;
+    let server = shared.name().as_str();
+    Ok(ui_resources::qualify_contents(server, response))
 }
 
 /// Builds the request that performs an action on the server.
@@ -312,10 +336,11 @@ fn watch_resource(shared: &Arc<SharedConnection>, uri: &str) -> ResourceSubscrip
     let Some(connection) = shared.active_connection() else {
         return Box::new(());
     };
-    connection.add_watcher(uri);
+    let uri = ui_resources::original_uri(shared.name().as_str(), uri).into_owned();
+    connection.add_watcher(&uri);
     Box::new(SubscriptionGuard {
         active: connection,
-        uri: uri.to_owned(),
+        uri,
     })
 }
 

@@ -7,7 +7,10 @@ use maru_protocol::{
 };
 use tokio::sync::Notify;
 
-use super::in_flight::{Delivery, InFlightCalls};
+use super::{
+    in_flight::{Delivery, InFlightCalls},
+    ui_resources::public_uri,
+};
 use maru_tools::Catalog;
 
 /// The result of `roots/list` without a client, or for a client without roots.
@@ -16,13 +19,16 @@ pub(super) const EMPTY_ROOTS_RESULT: &str = r#"{"roots":[]}"#;
 /// Receives the notifications of one server that belong to no call.
 #[derive(Debug)]
 pub(super) struct NotificationSink {
+    server: String,
     catalog: Arc<Catalog>,
     list_change: Notify,
 }
 
 impl NotificationSink {
-    pub(super) fn new(catalog: Arc<Catalog>) -> Arc<Self> {
+    /// Handles the notifications of `server`.
+    pub(super) fn new(server: &str, catalog: Arc<Catalog>) -> Arc<Self> {
         Arc::new(Self {
+            server: server.to_owned(),
             catalog,
             list_change: Notify::new(),
         })
@@ -34,6 +40,7 @@ impl NotificationSink {
             "notifications/resources/updated" => {
                 let params = RequestParams::parse(params).unwrap_or_default();
                 if let Ok(uri) = RequestParams::require_string(params.uri, "uri") {
+                    let uri = public_uri(&self.server, &uri);
                     self.catalog.notify_resource_updated(&uri);
                 }
             }

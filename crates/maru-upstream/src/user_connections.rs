@@ -65,7 +65,10 @@ impl UserConnections {
         if let Some(connection) = slot.live_connection() {
             return Ok(connection);
         }
-        let sink = NotificationSink::new(Arc::clone(&self.settings.catalog));
+        let sink = NotificationSink::new(
+            self.server.name.as_str(),
+            Arc::clone(&self.settings.catalog),
+        );
         let credential = self.credential(subject);
         if let Some(credential) = &credential
             && !credential.is_signed_in().await

@@ -8,7 +8,7 @@ use maru_auth::Principal;
 use maru_peers::{Exchange, PeerRequest, PeerTopic};
 use maru_protocol::{RequestParams, RpcId, RpcMessage};
 use maru_runtime::message_queue;
-use maru_tools::{Caller, CatalogScope};
+use maru_tools::Caller;
 use serde_json::{Value, json};
 
 use super::{SessionNote, SharedSessions};
@@ -18,6 +18,7 @@ use crate::{
     http::{EventSource as _, FeedReader},
     modern_client::ModernClient,
     session::McpSession,
+    session_token::scope_of_name,
     sse,
 };
 
@@ -120,10 +121,7 @@ async fn relay_stream(
 
 /// Handles a request that another hub received.
 async fn handle_round(engine: &Arc<McpEngine>, body: &Value, mut exchange: Exchange) -> Option<()> {
-    let scope = match body["server"].as_str() {
-        Some(name) => CatalogScope::Server(name.into()),
-        None => CatalogScope::All,
-    };
+    let scope = scope_of_name(body["scope"].as_str());
     let mut caller = Caller::new(Principal::from_json(&body["principal"])?, scope);
     caller.remote_ip = body["ip"].as_str().and_then(|it| it.parse().ok());
     let request = OwnedRequest {

@@ -37,6 +37,7 @@ pub(super) async fn respond<A: ClientApi>(
         messages,
         backend_options: parsed.request.other,
         servers: None,
+        toolset: None,
         own_tools: Some(true),
         max_rounds: None,
         tool_timeout: None,

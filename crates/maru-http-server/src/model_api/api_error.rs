@@ -110,7 +110,9 @@ impl From<&agent::Error> for ApiError {
             }
             agent::Error::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             agent::Error::ServersUnavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            agent::Error::NoModel | agent::Error::UnknownServer { .. } => StatusCode::NOT_FOUND,
+            agent::Error::NoModel
+            | agent::Error::UnknownServer { .. }
+            | agent::Error::UnknownToolset(_) => StatusCode::NOT_FOUND,
         };
         Self::rejected(status, error.to_string())
     }

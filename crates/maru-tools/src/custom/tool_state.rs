@@ -17,7 +17,15 @@ use crate::entry::CatalogEntry;
 /// How many custom tools a hub may have, drafts included.
 const MAX_CUSTOM_TOOLS: usize = 5000;
 /// Names that would collide with routes or with maru's own tools.
-const RESERVED_NAMES: &[&str] = &["test", "export", "import", "find_tools", "ask_agent"];
+const RESERVED_NAMES: &[&str] = &[
+    "test",
+    "export",
+    "import",
+    "find_tools",
+    "call_tool",
+    "call_read_only_tool",
+    "ask_agent",
+];
 
 /// What the published tools are built from.
 #[derive(Debug)]

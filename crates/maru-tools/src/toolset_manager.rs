@@ -1,0 +1,165 @@
+//! The toolsets of the settings and of the store, published in the catalog.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use maru_config::ToolsetDefinition;
+use maru_store::{Store, ToolsetRow};
+use thiserror::Error;
+use tokio::sync::Mutex;
+
+use super::{
+    catalog::Catalog,
+    toolset::{InvalidToolset, Toolset, Toolsets},
+};
+
+/// Saves and removes toolsets.
+#[derive(Debug)]
+pub struct ToolsetManager {
+    store: Store,
+    catalog: Arc<Catalog>,
+    from_settings: RwLock<Toolsets>,
+    /// Held while toolsets are changed or read from the store.
+    changing: Mutex<()>,
+}
+
+/// A toolset could not be saved or removed.
+#[derive(Debug, Error)]
+pub enum ToolsetError {
+    /// The definition is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InvalidToolset),
+    /// The settings define it.
+    #[error("the toolset {0} is defined in the settings; change it there")]
+    FromSettings(String),
+    /// There are too many.
+    #[error("there are {MAX_TOOLSETS} toolsets already; remove one")]
+    TooMany,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] maru_store::Error),
+}
+
+const MAX_TOOLSETS: usize = 1000;
+
+impl ToolsetManager {
+    /// Publishes the toolsets of the settings and of the store.
+    pub async fn open(
+        store: Store,
+        catalog: Arc<Catalog>,
+        from_settings: &[ToolsetDefinition],
+    ) -> Result<Self, ToolsetError> {
+        let manager = Self {
+            store,
+            catalog,
+            from_settings: RwLock::new(parse_settings(from_settings)?),
+            changing: Mutex::default(),
+        };
+        manager.reload().await?;
+        Ok(manager)
+    }
+
+    /// Whether the settings define the toolset of this name.
+    pub fn is_from_settings(&self, name: &str) -> bool {
+        self.settings().contains_key(name)
+    }
+
+    /// Replaces the toolsets of the settings.
+    pub async fn configure(&self, from_settings: &[ToolsetDefinition]) -> Result<(), ToolsetError> {
+        let parsed = parse_settings(from_settings)?;
+        *self
+            .from_settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = parsed;
+        Ok(self.reload().await?)
+    }
+
+    /// Reads the store again, because another hub may have changed it, and publishes what
+    /// differs.
+    pub async fn reload(&self) -> Result<(), maru_store::Error> {
+        let _one_change_at_a_time = self.changing.lock().await;
+        self.publish_stored().await
+    }
+
+    /// Adds a toolset, or replaces the one with its name. Clients see it at once.
+    pub async fn save(&self, definition: ToolsetDefinition) -> Result<(), ToolsetError> {
+        let toolset = Toolset::new(definition)?;
+        let name = toolset.definition().name.clone();
+        let _one_change_at_a_time = self.changing.lock().await;
+        self.check_not_from_settings(&name)?;
+        let snapshot = self.catalog.snapshot();
+        let known = snapshot.toolsets();
+        if known.len() >= MAX_TOOLSETS && !known.contains_key(name.as_str()) {
+            return Err(ToolsetError::TooMany);
+        }
+        let definition = serde_json::to_string(toolset.definition()).unwrap_or_default();
+        self.store
+            .put_toolset(&ToolsetRow { name, definition })
+            .await?;
+        self.publish_stored().await?;
+        Ok(())
+    }
+
+    /// Removes a toolset; returns whether it existed.
+    pub async fn remove(&self, name: &str) -> Result<bool, ToolsetError> {
+        let _one_change_at_a_time = self.changing.lock().await;
+        self.check_not_from_settings(name)?;
+        let removed = self.store.delete_toolset(name).await?;
+        self.publish_stored().await?;
+        Ok(removed)
+    }
+
+    fn check_not_from_settings(&self, name: &str) -> Result<(), ToolsetError> {
+        if self.is_from_settings(name) {
+            Err(ToolsetError::FromSettings(name.to_owned()))
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn publish_stored(&self) -> Result<(), maru_store::Error> {
+        let rows = self.store.toolsets().await?;
+        let stored = rows.into_iter().filter_map(|row| {
+            let parsed = serde_json::from_str(&row.definition)
+                .map_err(|error| error.to_string())
+                .and_then(|it| Toolset::new(it).map_err(|error| error.to_string()));
+            match parsed {
+                Ok(toolset) => Some((Arc::from(row.name), Arc::new(toolset))),
+                Err(error) => {
+                    tracing::warn!("the toolset {} cannot be used: {error}", row.name);
+                    None
+                }
+            }
+        });
+        let mut toolsets: Toolsets = stored.collect();
+        // The settings decide over a toolset of the same name.
+        toolsets.extend(self.settings().clone());
+        if *self.catalog.snapshot().toolsets() != toolsets {
+            self.catalog.set_toolsets(toolsets);
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> impl std::ops::Deref<Target = Toolsets> + '_ {
+        self.from_settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn parse_settings(definitions: &[ToolsetDefinition]) -> Result<Toolsets, ToolsetError> {
+    let mut toolsets = Toolsets::new();
+    for definition in definitions {
+        let name = definition.name.as_str();
+        let toolset = Toolset::new(definition.clone()).map_err(|error| InvalidToolset {
+            field: error.field,
+            message: format!("toolsets: {name:?}: {}: {}", error.field, error.message),
+        })?;
+        if toolsets.insert(name.into(), Arc::new(toolset)).is_some() {
+            return Err(ToolsetError::Invalid(InvalidToolset {
+                field: "name",
+                message: format!("toolsets: {name:?} is defined twice"),
+            }));
+        }
+    }
+    Ok(toolsets)
+}
