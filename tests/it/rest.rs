@@ -19,7 +19,7 @@ use crate::{
 
 const SERVERS_ROUTE: &str = "/api/mcp/servers";
 /// Routes that do not use the store, or need a client or a page.
-const ROUTES_TESTED_ELSEWHERE: [&str; 26] = [
+const ROUTES_TESTED_ELSEWHERE: [&str; 30] = [
     "/oauth/oidc",
     "/oauth/authorize",
     "/oauth/consent",
@@ -46,6 +46,10 @@ const ROUTES_TESTED_ELSEWHERE: [&str; 26] = [
     "/settings",
     "/connect",
     "/assets/v",
+    "/docs",
+    "/docs/",
+    "/docs/search",
+    "/docs/files",
 ];
 
 /// A sequence of API calls that records requests and responses.

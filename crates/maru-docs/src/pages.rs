@@ -35,6 +35,7 @@ static PAGES: LazyLock<Vec<DocPage>> = LazyLock::new(|| {
         "signing-in" = "docs/signing-in.md",
         "toolsets" = "docs/toolsets.md",
         "custom-tools" = "docs/custom-tools.md",
+        "toolsets" = "docs/toolsets.md",
         "expressions" = "docs/expressions.md",
         "data" = "docs/data.md",
         "models" = "docs/models.md",

@@ -26,25 +26,27 @@ pub fn private_directory(builder: &mut DirBuilder) -> &mut DirBuilder {
 }
 
 /// Returns the mode of a file.
+#[cfg(unix)]
 pub fn mode_of(metadata: &Metadata) -> u32 {
-    #[cfg(unix)]
-    return std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
-    #[cfg(not(unix))]
-    {
-        let _ = metadata;
-        PRIVATE_MODE
-    }
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions())
 }
 
-/// Sets the mode of a file, where files have one.
+/// Returns a private mode: files have none here.
+#[cfg(not(unix))]
+pub fn mode_of(_metadata: &Metadata) -> u32 {
+    PRIVATE_MODE
+}
+
+/// Sets the mode of a file.
+#[cfg(unix)]
 pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    #[cfg(unix)]
-    return fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    {
-        let _ = mode;
-        fs::metadata(path).map(drop)
-    }
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+/// Changes nothing: files have no mode here.
+#[cfg(not(unix))]
+pub fn set_mode(path: &Path, _mode: u32) -> io::Result<()> {
+    fs::metadata(path).map(drop)
 }
 
 /// Makes a rename in a directory durable. Windows has no such call for directories.

@@ -53,33 +53,47 @@ pub(super) fn send_signal(_id: u32, _signal: ProcessSignal) {}
 pub(super) fn signal_group(_id: u32, _signal: ProcessSignal) {}
 
 /// Whether orphans of programs become children of this process.
+#[cfg(target_os = "linux")]
 pub(super) fn adopts_orphans() -> bool {
-    #[cfg(target_os = "linux")]
-    return matches!(rustix::process::child_subreaper(), Ok(Some(_)));
-    #[cfg(not(target_os = "linux"))]
+    matches!(rustix::process::child_subreaper(), Ok(Some(_)))
+}
+
+/// Only Linux has subreapers.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn adopts_orphans() -> bool {
     false
 }
 
 /// Takes the exit status of a killed child, so that nothing remains of it.
+#[cfg(unix)]
 pub(super) fn reap(id: u32) {
-    #[cfg(unix)]
     let _ = rustix::process::waitpid(pid(id), rustix::process::WaitOptions::NOHANG);
-    #[cfg(not(unix))]
-    let _ = id;
 }
 
+/// Windows keeps nothing of an exited process.
+#[cfg(not(unix))]
+pub(super) fn reap(_id: u32) {}
+
 /// The bytes of a page, in which `/proc` counts memory.
+#[cfg(target_os = "linux")]
 pub(super) fn page_bytes() -> u64 {
-    #[cfg(unix)]
-    return u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    #[cfg(not(unix))]
-    4096
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
 /// The ticks of a second, in which `/proc` counts CPU time.
+#[cfg(target_os = "linux")]
 pub(super) fn ticks_per_second() -> u64 {
-    #[cfg(target_os = "linux")]
-    return rustix::param::clock_ticks_per_second().max(1);
-    #[cfg(not(target_os = "linux"))]
+    rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// There is no `/proc` to count in.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn page_bytes() -> u64 {
+    4096
+}
+
+/// There is no `/proc` to count in.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn ticks_per_second() -> u64 {
     100
 }
