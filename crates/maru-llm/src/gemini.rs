@@ -3,6 +3,8 @@
 
 mod schema;
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -175,9 +177,15 @@ fn model_parts(message: &ChatMessage, model: &str) -> Vec<Value> {
 /// The results of one turn in the order of its calls: where ids are ignored, two results
 /// of one tool are distinguished by their order.
 fn response_parts(mut results: Vec<&ChatMessage>, calls: &[Value]) -> Vec<Value> {
+    let mut positions = HashMap::with_capacity(calls.len());
+    for (at, call) in calls.iter().enumerate() {
+        if let Some(id) = call["id"].as_str() {
+            positions.entry(id).or_insert(at);
+        }
+    }
     let position = |it: &&ChatMessage| {
-        let id = it.extra_members.get("tool_call_id");
-        calls.iter().position(|call| call.get("id") == id)
+        let id = it.extra_members.get("tool_call_id")?.as_str()?;
+        positions.get(id).copied()
     };
     results.sort_by_key(|it| position(it).unwrap_or(usize::MAX));
     let parts = results.iter().map(|it| {
