@@ -20,7 +20,7 @@ pub(super) fn document(page: Option<&pages::DocPage>, title: &str, content: &str
          <a class=\"skip\" href=\"#content\">{skip}</a>\n<nav>\n\
          <p class=\"brand\"><a href=\"/\">maru</a></p>\n\
          <form action=\"{DOCS_PATH}/search\"><input type=\"search\" name=\"q\" maxlength=\"100\" \
-         aria-label=\"{search}\" placeholder=\"{search}\"></form>\n{side_bar}</nav>\n\
+         aria-label=\"{search}\"></form>\n{side_bar}</nav>\n\
          <main id=\"content\">\n{other_language}{content}</main>\n</body>\n</html>\n",
         title = escape(title),
         side_bar = side_bar(page, is_korean),

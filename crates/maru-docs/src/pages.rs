@@ -35,7 +35,6 @@ static PAGES: LazyLock<Vec<DocPage>> = LazyLock::new(|| {
         "signing-in" = "docs/signing-in.md",
         "toolsets" = "docs/toolsets.md",
         "custom-tools" = "docs/custom-tools.md",
-        "toolsets" = "docs/toolsets.md",
         "expressions" = "docs/expressions.md",
         "data" = "docs/data.md",
         "models" = "docs/models.md",
@@ -215,6 +214,8 @@ mod tests {
             assert_ne!(page.title(), page.path, "{} has no heading", page.source);
             let found = doc_page(page.path).unwrap();
             assert_eq!(found.source, page.source);
+            let same = doc_pages().iter().filter(|it| it.path == page.path);
+            assert_eq!(same.count(), 1, "{} is named twice", page.path);
             assert!(page.html().starts_with("<!doctype html>"));
         }
     }
