@@ -1,13 +1,14 @@
 //! Reads and writes YAML files.
 
-use anyhow::{Context as _, Result, bail};
-use saphyr::{LoadableYamlNode as _, Mapping, Scalar, Yaml, YamlEmitter};
+use anyhow::{Result, anyhow, bail};
+use saphyr::{Mapping, Scalar, Yaml, YamlEmitter};
 use serde_json::Value;
+
+use crate::config::parse_yaml;
 
 /// Parses the first document of `text`.
 pub(super) fn read(text: &str) -> Result<Value> {
-    let documents = Yaml::load_from_str(text).context("not valid YAML")?;
-    documents.first().map_or(Ok(Value::Null), to_json)
+    parse_yaml(text).map_err(|reason| anyhow!(reason))
 }
 
 /// Writes one document, with multi-line texts as blocks.
@@ -18,25 +19,6 @@ pub(super) fn write(value: &Value) -> Result<String> {
     emitter.dump(&to_yaml(value)?)?;
     let text = text.strip_prefix("---\n").unwrap_or(&text).trim_end();
     Ok(format!("{text}\n"))
-}
-
-fn to_json(node: &Yaml<'_>) -> Result<Value> {
-    Ok(match node {
-        Yaml::Value(Scalar::Null) => Value::Null,
-        Yaml::Value(Scalar::Boolean(it)) => Value::from(*it),
-        Yaml::Value(Scalar::Integer(it)) => Value::from(*it),
-        Yaml::Value(Scalar::FloatingPoint(it)) => Value::from(it.into_inner()),
-        Yaml::Value(Scalar::String(it)) => Value::from(it.as_ref()),
-        Yaml::Sequence(items) => items.iter().map(to_json).collect::<Result<_>>()?,
-        Yaml::Mapping(members) => {
-            let members = members.iter().map(|(name, it)| match name.as_str() {
-                Some(name) => Ok((name.to_owned(), to_json(it)?)),
-                None => bail!("a key must be text"),
-            });
-            Value::Object(members.collect::<Result<_>>()?)
-        }
-        _ => bail!("only plain values, lists and mappings are supported here"),
-    })
 }
 
 fn to_yaml(value: &Value) -> Result<Yaml<'_>> {

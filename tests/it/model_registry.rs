@@ -275,6 +275,20 @@ async fn exported_model_is_imported_with_its_key_filled_in() {
         (&json!([]), &json!("unchanged")),
         "{same}"
     );
+    // The same as the text of a YAML file; one that copies its own parts is refused.
+    let yaml = "maru: 1\nmodels:\n  - name: helper\n    base_url: http://127.0.0.1:9/v1\n";
+    let body = json!({"document": yaml, "dryRun": true});
+    let (_, changed) = send(&hub, "POST", "/api/import", body).await;
+    assert_eq!(imported_model(&changed)["change"], "update", "{changed}");
+    for broken in ["a: [", "a: &x [1]\nb: [*x, *x]", "just words"] {
+        let body = json!({"document": broken, "dryRun": true});
+        let (status, refused) = send(&hub, "POST", "/api/import", body).await;
+        assert_eq!(
+            (status, &refused["field"]),
+            (400, &json!("document")),
+            "{refused}"
+        );
+    }
     let other = TestHub::start().await;
     let body = json!({"document": document, "dryRun": false});
     let (status, refused) = send(&other, "POST", "/api/import", body.clone()).await;

@@ -254,7 +254,7 @@ const tests = {
     assert.deepEqual([freed.requiredProtocolVersion, freed.config.cwd ?? null], [null, null]);
     // A lost one.
     await page.goto(`${hub.url}/servers/lost`);
-    await page.locator('[data-attempts]').getByText(/^\d+ attempts made, the next in \d+ s$|^attempt \d+ is under way$/).waitFor();
+    await page.locator('[data-attempts]').getByText(/^\d+ attempts? made, the next in \d+ s$/).waitFor();
     assert.equal(await page.locator('[data-program]').count(), 0, 'no program runs');
     await context.close();
     for (const name of ['bounded', 'lost']) await hub.api('DELETE', `/api/mcp/servers/${name}`);
@@ -667,7 +667,7 @@ const tests = {
     const file = `${hub.directory}/shop.db`;
     execFileSync('python3', ['-c', "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('CREATE TABLE item (name TEXT, price INTEGER)'); db.execute(\"INSERT INTO item VALUES ('가방', 30000), ('book', 12000)\"); db.commit()", file]);
     for (const [locale, word] of Object.entries({
-      'en-US': { add: 'Add source', name: 'Name', url: 'Address', rows: 'Rows at most', test: 'Test', save: 'Save', works: 'It works: 1 tables', edit: /^Edit/, remove: /^Remove/, yes: 'Remove', off: 'Off', auto: /^While/, own: 'The files of the hub itself' },
+      'en-US': { add: 'Add source', name: 'Name', url: 'Address', rows: 'Rows at most', test: 'Test', save: 'Save', works: 'It works: 1 table', edit: /^Edit/, remove: /^Remove/, yes: 'Remove', off: 'Off', auto: /^While/, own: 'The files of the hub itself' },
       'ko-KR': { add: '데이터 소스 추가', name: '이름', url: '주소', rows: '최대 행', test: '테스트', save: '저장', works: '테이블 1개', edit: /수정$/, remove: /제거$/, yes: '제거', off: '끄기', auto: /^다른 소스/, own: '허브 자체의 파일' },
     })) {
       const context = await signedIn(hub, { locale });
@@ -839,7 +839,7 @@ const tests = {
 
   async 'a limit and a token for names that do not exist are refused'() {
     const hub = await Hub.start();
-    for (const [locale, words] of [['en-US', { name: 'Name', set: 'Set limit', anyway: /anyway/, create: 'Create token', scope: 'May use', tools: 'only these tools', minute: 'Calls per minute' }], ['ko-KR', { name: '이름', set: '', anyway: /그래도/, create: '', scope: '사용 범위', tools: '이 도구만', minute: '분당 호출' }]]) {
+    for (const [locale, words] of [['en-US', { name: 'Name', set: 'Set limit', anyway: /anyway/, create: 'Create token', scope: 'May use', tools: 'only these tools', minute: 'Calls per minute', near: 'Did you mean “get_all_employees”?' }], ['ko-KR', { name: '이름', set: '', anyway: /그래도/, create: '', scope: '사용 범위', tools: '이 도구만', minute: '분당 호출', near: /“get_all_employees”.*찾으셨습니까/ }]]) {
       const context = await signedIn(hub, { locale });
       const page = await context.newPage();
       await page.goto(`${hub.url}/settings?tab=limits`);
@@ -847,7 +847,7 @@ const tests = {
       await page.locator('form.new input.mono').fill('get_al_employees');
       await page.getByLabel(words.minute).fill('7');
       await page.locator('form.new button').click();
-      await page.getByText('did you mean get_all_employees?').waitFor();
+      await page.getByText(words.near).waitFor();
       await page.getByRole('button', { name: words.anyway }).waitFor();
       await page.locator('form.new input.mono').fill('get_all_employees');
       await page.locator('form.new button').click();

@@ -18,6 +18,7 @@ mod security;
 mod settings;
 mod tools;
 mod usage;
+mod yaml;
 
 pub use agent::AgentSettings;
 pub use data::{
@@ -41,3 +42,4 @@ pub use settings::{
 };
 pub use tools::{ToolListing, ToolSearchSettings, ToolsetDefinition};
 pub use usage::{BudgetDefinition, BudgetPeriod, UsageSettings};
+pub use yaml::{has_yaml_aliases, parse_yaml};

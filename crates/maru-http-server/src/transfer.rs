@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use self::import::ImportRequest;
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_auth::Principal;
+use maru_config::{has_yaml_aliases, parse_yaml};
 use maru_downstream::http::reply;
 
 /// The version of the file. A file of another one is refused.
@@ -34,14 +35,18 @@ pub(super) async fn export(State(hub): State<Arc<HubState>>) -> Response {
     }
 }
 
-/// `POST /api/import`: `{"document", "values", "dryRun", "acceptWarnings"}`. Nothing is
-/// removed. Without a value for every placeholder, nothing is changed.
+/// `POST /api/import`: `{"document", "values", "dryRun", "acceptWarnings"}`. The document is
+/// an object, or the text of a YAML file. Nothing is removed. Without a value for every placeholder, nothing is changed.
 pub(super) async fn import(
     State(hub): State<Arc<HubState>>,
     Extension(principal): Extension<Principal>,
     JsonBody(body): JsonBody,
 ) -> Response {
     let mut missing = BTreeSet::new();
+    let body = match with_parsed_document(body) {
+        Ok(body) => body,
+        Err(message) => return json_error(StatusCode::BAD_REQUEST, &message, Some("document")),
+    };
     let request = match ImportRequest::parse(&body, &mut missing) {
         Ok(request) => request,
         Err(message) => {
@@ -68,6 +73,17 @@ pub(super) async fn import(
         "items": items,
     });
     reply::json(StatusCode::OK, shown.to_string())
+}
+
+/// `body` with its document parsed if that is the text of a YAML file.
+fn with_parsed_document(mut body: Value) -> Result<Value, String> {
+    if let Some(text) = body["document"].as_str() {
+        if has_yaml_aliases(text) {
+            return Err("anchors and aliases of YAML are not supported here".to_owned());
+        }
+        body["document"] = parse_yaml(text)?;
+    }
+    Ok(body)
 }
 
 fn join(names: &BTreeSet<String>) -> String {

@@ -713,7 +713,7 @@ export const en = {
   'transfer.export': 'Export',
   'transfer.export.note': 'One file with servers, custom tools and drafts, sources, limits and switches. Secrets stay here; they are placeholders such as ${FILES_KEY}.',
   'transfer.import': 'Import',
-  'transfer.import.note': 'A file of maru, of this page before, or of a desktop client. Nothing is removed.',
+  'transfer.import.note': 'A file of maru export (YAML or JSON), of this page before, or of a desktop client. Nothing is removed.',
   'transfer.pick': 'Choose a file',
   'transfer.failed': 'Import failed.',
   'transfer.all': 'Export everything',

@@ -715,7 +715,7 @@ export const ko: Table = {
   'transfer.export': '내보내기',
   'transfer.export.note': '서버, 사용자 정의 도구와 초안, 데이터베이스, 한도, 사용 설정을 한 파일에 담습니다. 비밀 값은 여기에 남고 ${FILES_KEY} 같은 자리표시자로 쓰입니다.',
   'transfer.import': '가져오기',
-  'transfer.import.note': 'maru나 이 화면에서 내보낸 파일, 또는 데스크톱 클라이언트의 파일입니다. 아무것도 지우지 않습니다.',
+  'transfer.import.note': 'maru export나 이 화면에서 내보낸 파일(YAML 또는 JSON), 또는 데스크톱 클라이언트의 파일입니다. 아무것도 지우지 않습니다.',
   'transfer.pick': '파일 선택',
   'transfer.failed': '가져오지 못했습니다.',
   'transfer.all': '모두 내보내기',
