@@ -1,5 +1,6 @@
 //! `maru servers`: manages the MCP servers of the running hub.
 
+mod allowed_host;
 pub(super) mod jsonc;
 mod server_edit;
 mod server_log;
@@ -12,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use tokio::time::{self, Instant};
@@ -230,15 +231,6 @@ pub(super) fn run(context: &CliContext, options: &ServersArgs) -> Result<ExitCod
     })
 }
 
-/// Says how this command line allows a host that only the list of hosts keeps out.
-fn name_allow_host(error: anyhow::Error) -> anyhow::Error {
-    let message = format!("{error:#}");
-    if message.contains("allow it in the console") {
-        return anyhow!(message.replace("allow it in the console", "allow it with --allow-host"));
-    }
-    error
-}
-
 /// Refuses the name of a server that does not exist, with the most similar one.
 async fn check_exists(hub: &HubClient, name: &str) -> Result<()> {
     let known = names_of(&hub.request_json("GET", SERVERS_ROUTE, None).await?, "name");
@@ -424,7 +416,7 @@ impl AddServer {
         }
         let path = format!("{SERVERS_ROUTE}/{}", self.name);
         if self.allow_host {
-            self.allow_host(hub).await?;
+            allowed_host::allow(hub, self.url.as_deref().unwrap_or_default()).await?;
         }
         let work = async {
             if exists {
@@ -436,7 +428,7 @@ impl AddServer {
             wait_for_connection(hub, added, timeout).await
         };
         let response = Box::pin(server_log::show_while(hub, &self.name, work)).await;
-        let response = response.map_err(name_allow_host)?;
+        let response = response.map_err(allowed_host::name_flag)?;
         if response["status"] == "FAILED" && !self.keep && !exists {
             hub.request_json("DELETE", &path, None).await?;
             let cause = text_of(&response, "cause");
@@ -448,20 +440,6 @@ impl AddServer {
         }
         context.print(&response, format_status)?;
         Ok(ExitCode::from(u8::from(response["status"] == "FAILED")))
-    }
-
-    /// Allows the host of the URL, without the port and the path.
-    async fn allow_host(&self, hub: &HubClient) -> Result<()> {
-        let url = self.url.as_deref().unwrap_or_default();
-        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let is_port = |it: &str| it.bytes().all(|it| it.is_ascii_digit());
-        let host = match authority.rsplit_once(':') {
-            Some((host, port)) if is_port(port) => host,
-            _ => authority,
-        };
-        let path = format!("/api/allowed-hosts/{}", percent_encode(host));
-        hub.request_json("PUT", &path, None).await.map(drop)
     }
 
     /// Refuses to replace a server by one that does not connect.

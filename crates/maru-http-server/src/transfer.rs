@@ -3,6 +3,7 @@
 mod differences;
 mod export;
 mod import;
+mod import_error;
 mod placeholders;
 
 use std::{collections::BTreeSet, sync::Arc};

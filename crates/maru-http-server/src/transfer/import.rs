@@ -11,6 +11,7 @@ use super::{
     FILE_VERSION,
     differences::differences,
     export,
+    import_error::ImportError,
     placeholders::{PlaceholderValues, escape},
     without_nulls,
 };
@@ -418,37 +419,6 @@ impl ItemKind {
             Self::SampleData => text("mode").to_owned(),
             _ => text("name").to_owned(),
         }
-    }
-}
-
-/// Why a thing was not imported.
-struct ImportError {
-    message: String,
-    /// What has to be accepted first.
-    warnings: Vec<String>,
-}
-
-impl ImportError {
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "`map_err` passes the error itself"
-    )]
-    fn new(error: impl ToString) -> Self {
-        Self {
-            message: error.to_string(),
-            warnings: Vec::new(),
-        }
-    }
-}
-
-impl From<RegistrationError> for ImportError {
-    fn from(error: RegistrationError) -> Self {
-        let message = error.to_string();
-        let warnings = match error {
-            RegistrationError::WarningsNotAccepted { warnings, .. } => warnings,
-            _ => Vec::new(),
-        };
-        Self { message, warnings }
     }
 }
 
