@@ -53,6 +53,7 @@ mod postgres_cluster;
 mod programs;
 mod rate_limits;
 mod registry;
+mod request_memory;
 mod responses;
 mod rest;
 mod results;

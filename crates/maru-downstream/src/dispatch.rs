@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use maru_protocol::{
     LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcMessage, RpcRequest, code,
-    write_error, write_result,
+    measure_json, write_error, write_result,
 };
-use maru_runtime::message_queue;
+use maru_runtime::{
+    memory::{MAX_TREE_BYTES, MemoryShare, SMALL_REQUEST_BYTES},
+    message_queue,
+    tasks::run_parser,
+};
 use serde_json::{Value, json};
 
 use super::{
     McpEngine, describe, input_rounds,
-    session::{McpSession, RunningRequest},
+    session::{McpSession, RunningRequest, SESSION_BUSY},
     shared_sessions::SessionNote,
 };
 use maru_observability::journal::RequestId;
@@ -21,12 +25,18 @@ use maru_tools::{
     InputRequired, InputResponses, RequestContext, request_state::StateBinding, resource_not_found,
 };
 
+/// Parameters up to this size stay small as values, too.
+const SMALL_PARAMS_BYTES: usize = SMALL_REQUEST_BYTES / 128;
+
 /// A request with its own copy of the text.
 #[derive(Debug)]
 pub(super) struct OwnedRequest {
     pub(super) id: RpcId,
     pub(super) method: String,
     pub(super) params: Option<String>,
+    /// What large parameters take in memory while the request is handled, also after its
+    /// client has left.
+    _memory: Option<MemoryShare>,
 }
 
 /// The client of a request and how it is reached.
@@ -46,12 +56,19 @@ pub(super) struct DispatchContext<'a> {
 }
 
 impl OwnedRequest {
-    pub(super) fn new(request: &RpcRequest<'_>) -> Self {
-        Self {
+    pub(super) async fn new(caller: &Caller, request: &RpcRequest<'_>) -> Result<Self, RpcError> {
+        let params = request.params.unwrap_or_default();
+        let memory = if params.len() <= SMALL_PARAMS_BYTES {
+            None
+        } else {
+            Some(reserve_memory(caller, params).await?)
+        };
+        Ok(Self {
             id: request.id.clone(),
             method: request.method.to_string(),
             params: request.params.map(str::to_owned),
-        }
+            _memory: memory,
+        })
     }
 
     /// The response as a message.
@@ -61,6 +78,24 @@ impl OwnedRequest {
             Err(error) => write_error(Some(&self.id), error),
         }
     }
+}
+
+/// Reserves what parameters take, as text and as values.
+async fn reserve_memory(caller: &Caller, params: &str) -> Result<MemoryShare, RpcError> {
+    let text = params.to_owned();
+    let measured = run_parser(params.len(), move || {
+        let measured = measure_json(text.as_bytes());
+        measured.map(|(_, tree_bytes)| tree_bytes)
+    });
+    let tree_bytes = measured.await?;
+    if tree_bytes > MAX_TREE_BYTES {
+        let message = format!("the values of params take more than {MAX_TREE_BYTES} bytes");
+        return Err(RpcError::new(code::INVALID_PARAMS, message));
+    }
+    let mut memory = MemoryShare::new(caller.principal.shared_name());
+    let reserved = memory.add(params.len() + tree_bytes);
+    reserved.map_err(|error| RpcError::new(SESSION_BUSY, error.to_string()))?;
+    Ok(memory)
 }
 
 impl McpEngine {

@@ -24,7 +24,7 @@ use super::{
     McpEngine,
     dispatch::OwnedRequest,
     feed::{EventId, STANDALONE_STREAM},
-    session::{McpSession, read_handshake},
+    session::{McpSession, SESSION_BUSY, read_handshake},
     session_token::TokenClient,
     shared_sessions::SessionNote,
 };
@@ -208,7 +208,10 @@ async fn on_request(
     if version.is_some_and(ProtocolVersion::is_modern) || declares_version(&request) {
         return Box::pin(modern::post(http_request, accepts, &request)).await;
     }
-    let owned = OwnedRequest::new(&request);
+    let owned = match OwnedRequest::new(&http_request.caller, &request).await {
+        Ok(owned) => owned,
+        Err(error) => return reply::rpc_error(too_large_status(&error), Some(&request.id), &error),
+    };
     if request.method == "initialize" {
         // Boxed, because it would make the future of every other request larger.
         return Box::pin(initialize(&http_request, &owned)).await;
@@ -236,6 +239,15 @@ async fn on_request(
     }
     .run(Box::pin(work))
     .await
+}
+
+/// The status of a request that takes too much memory.
+pub(super) fn too_large_status(error: &RpcError) -> StatusCode {
+    if error.code == SESSION_BUSY {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::PAYLOAD_TOO_LARGE
+    }
 }
 
 /// `initialize`: opens a session.

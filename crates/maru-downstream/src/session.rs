@@ -27,7 +27,7 @@ use maru_observability::journal::client_label;
 use maru_tools::{Caller, ClientConnection};
 
 /// The session has too many requests. A code from the range that JSON-RPC leaves to servers.
-const SESSION_BUSY: i64 = -32000;
+pub(super) const SESSION_BUSY: i64 = -32000;
 
 /// How many requests may wait, on a transport where they can wait.
 const MAX_WAITING_REQUESTS: usize = 1000;

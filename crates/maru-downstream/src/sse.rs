@@ -10,7 +10,7 @@ use super::{
     McpEngine,
     dispatch::OwnedRequest,
     feed::{MessageFeed, STANDALONE_STREAM},
-    http::{EventSource, reply, stream_response},
+    http::{EventSource, reply, stream_response, too_large_status},
     session::{McpSession, ReaderGuard, RunningRequest},
 };
 use maru_auth::Principal;
@@ -80,7 +80,13 @@ pub(super) async fn accept(
             return reply::rpc_error(StatusCode::BAD_REQUEST, id.as_ref(), &error);
         }
         Ok(RpcMessage::Request(request)) => {
-            let owned = OwnedRequest::new(&request);
+            let owned = match OwnedRequest::new(&session.caller, &request).await {
+                Ok(owned) => owned,
+                Err(error) => {
+                    let status = too_large_status(&error);
+                    return reply::rpc_error(status, Some(&request.id), &error);
+                }
+            };
             match session.begin(&owned.id) {
                 Ok(running) => answer(engine, session, owned, running),
                 // The error is not queued for a client that sends too much and reads

@@ -126,14 +126,17 @@ async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: D
             Err(InvalidMessage { id, error }) => write_error(id.as_ref(), &error),
             Ok(RpcMessage::Request(request)) => {
                 match session.reserve_waiting() {
-                    Ok(slot) => {
-                        let request = QueuedRequest {
-                            waiting: slot,
-                            is_modern: declares_version(&request),
-                            request: OwnedRequest::new(&request),
-                        };
-                        return answer(engine, session, request);
-                    }
+                    Ok(slot) => match OwnedRequest::new(&session.caller, &request).await {
+                        Ok(owned) => {
+                            let request = QueuedRequest {
+                                waiting: slot,
+                                is_modern: declares_version(&request),
+                                request: owned,
+                            };
+                            return answer(engine, session, request);
+                        }
+                        Err(error) => write_error(Some(&request.id), &error),
+                    },
                     // Sent before the next line is read, so a client that sends without
                     // reading blocks here, and nothing is buffered for it.
                     Err(busy) => write_error(Some(&request.id), &busy),

@@ -22,7 +22,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower_service::Service as _;
 
-use super::{HubState, body, routes::RouteRule, servers::json_error};
+use super::{
+    HubState,
+    body::{self, RequestMemory},
+    routes::RouteRule,
+    servers::json_error,
+};
 use maru_auth::{AccessRole, Principal};
 use maru_downstream::http::reply;
 use maru_observability::{
@@ -101,7 +106,13 @@ pub(super) async fn run_audited(
 ) -> Response {
     let (started, id) = (Instant::now(), RequestId::next());
     let (parts, body) = request.into_parts();
-    let body = match body::read(body, hub.max_body_bytes()).await {
+    let body = match body::read(
+        &RequestMemory::of(&parts.extensions),
+        body,
+        hub.max_body_bytes(),
+    )
+    .await
+    {
         Ok(body) => body,
         Err(rejection) => return rejection,
     };

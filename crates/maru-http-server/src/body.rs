@@ -1,17 +1,26 @@
 //! Reads request bodies within limits of size and time.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{
-    body::{Body, Bytes, HttpBody as _},
+    body::{Body, Bytes, HttpBody},
     extract::{FromRequest, Request},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{Extensions, HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use maru_runtime::tasks::{run_parser, with_timeout};
+use hyper::body::{Frame, SizeHint};
+use maru_runtime::{
+    memory::{MAX_TREE_BYTES, MemoryShare, OutOfRequestMemory},
+    tasks::{run_parser, with_timeout},
+};
 use serde_json::Value;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{HubState, servers::json_error};
 use maru_auth::{FormFields, Principal};
@@ -23,11 +32,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const UNIDENTIFIED_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of such a body.
 const MAX_UNIDENTIFIED_BODY_BYTES: usize = 16 << 10;
-/// Bodies up to this size need no share of [`LARGE_BODIES_KIB`].
-const SMALL_BODY_BYTES: usize = 64 << 10;
-/// KiB that all larger bodies may take while they arrive: without a total, 4,096 half-sent
-/// bodies of 4 MiB would take 16 GiB.
-static LARGE_BODIES_KIB: Semaphore = Semaphore::const_new(256 << 10);
+/// The caller of a request without a principal, in the shares of memory.
+const UNIDENTIFIED_CALLER: &str = "";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A request body of JSON: an object or a list.
@@ -47,20 +53,23 @@ impl FromRequest<Arc<HubState>> for JsonBody {
             parts.headers.insert(header::CONTENT_TYPE, json);
         }
         require_json(&parts.headers)?;
+        let memory = RequestMemory::of(&parts.extensions);
         let max_bytes = hub.max_body_bytes();
         let bytes = if parts.extensions.get::<Principal>().is_some() {
-            read(body, max_bytes).await?
+            read(&memory, body, max_bytes).await?
         } else {
             let max_bytes = max_bytes.min(MAX_UNIDENTIFIED_BODY_BYTES);
-            collect_within(UNIDENTIFIED_BODY_TIMEOUT, body, max_bytes)
+            collect_within(UNIDENTIFIED_BODY_TIMEOUT, &memory, body, max_bytes)
                 .await
                 .map_err(rejection_response)?
         };
-        let bad_request = |message: &str| json_error(StatusCode::BAD_REQUEST, message, None);
-        match parse_json(bytes).await {
-            Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(Self(value)),
-            Ok(_) => Err(bad_request("the body must be a JSON object")),
-            Err(message) => Err(bad_request(&message)),
+        let reject = |(status, message): (_, String)| json_error(status, &message, None);
+        match parse_json(&memory, bytes).await.map_err(reject)? {
+            value @ (Value::Object(_) | Value::Array(_)) => Ok(Self(value)),
+            _ => {
+                let message = "the body must be a JSON object".to_owned();
+                Err(reject((StatusCode::BAD_REQUEST, message)))
+            }
         }
     }
 }
@@ -86,7 +95,11 @@ impl FromRequest<Arc<HubState>> for FormBody {
         {
             return Err(bad_request("send application/x-www-form-urlencoded"));
         }
-        let bytes = collect_within(UNIDENTIFIED_BODY_TIMEOUT, body, MAX_UNIDENTIFIED_BODY_BYTES)
+        let (memory, max_bytes) = (
+            RequestMemory::of(&parts.extensions),
+            MAX_UNIDENTIFIED_BODY_BYTES,
+        );
+        let bytes = collect_within(UNIDENTIFIED_BODY_TIMEOUT, &memory, body, max_bytes)
             .await
             .map_err(rejection_response)?;
         let fields = std::str::from_utf8(&bytes).ok().and_then(FormFields::parse);
@@ -96,13 +109,97 @@ impl FromRequest<Arc<HubState>> for FormBody {
     }
 }
 
-/// Parses a body as JSON; a large one on a blocking thread.
-pub(super) async fn parse_json(bytes: Bytes) -> Result<Value, String> {
+/// What a request keeps in memory until its response has been sent.
+#[derive(Clone, Debug)]
+pub(super) struct RequestMemory(Arc<Mutex<MemoryShare>>);
+
+impl RequestMemory {
+    /// An empty share of this caller.
+    pub(super) fn new(principal: &Principal) -> Self {
+        Self::for_caller(principal.shared_name())
+    }
+
+    /// The memory of the request with these extensions.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        let given = extensions.get().cloned();
+        given.unwrap_or_else(|| Self::for_caller(UNIDENTIFIED_CALLER))
+    }
+
+    fn for_caller(name: impl Into<Arc<str>>) -> Self {
+        Self(Arc::new(Mutex::new(MemoryShare::new(name))))
+    }
+
+    fn add(&self, bytes: usize) -> Result<(), OutOfRequestMemory> {
+        self.lock().add(bytes)
+    }
+
+    /// Keeps a share until the response has been sent, unless it is empty.
+    pub(super) fn hold_for(self, response: Response) -> Response {
+        if self.lock().is_empty() {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(HoldingBody {
+                body,
+                _memory: self,
+            })
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MemoryShare> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A response body that keeps the memory of its request.
+struct HoldingBody {
+    body: Body,
+    _memory: RequestMemory,
+}
+
+impl HttpBody for HoldingBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Parses a body as JSON, or returns the status and message that reject it; a large one on a
+/// blocking thread.
+pub(super) async fn parse_json(
+    memory: &RequestMemory,
+    bytes: Bytes,
+) -> Result<Value, (StatusCode, String)> {
+    let memory = memory.clone();
     run_parser(bytes.len(), move || {
-        let text = maru_protocol::validate_json(&bytes).map_err(|it| it.to_string())?;
-        serde_json::from_str(text).map_err(|_| "the body is not JSON".to_owned())
+        let bad_request = |message: String| (StatusCode::BAD_REQUEST, message);
+        let (text, tree_bytes) =
+            maru_protocol::measure_json(&bytes).map_err(|it| bad_request(it.to_string()))?;
+        if tree_bytes > MAX_TREE_BYTES {
+            let message = format!("the values of the body take more than {MAX_TREE_BYTES} bytes");
+            return Err((StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
+        memory.add(tree_bytes).map_err(out_of_memory)?;
+        serde_json::from_str(text).map_err(|_| bad_request("the body is not JSON".to_owned()))
     })
     .await
+}
+
+fn out_of_memory(error: OutOfRequestMemory) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
 }
 
 fn is_form(headers: &HeaderMap) -> bool {
@@ -111,21 +208,31 @@ fn is_form(headers: &HeaderMap) -> bool {
 }
 
 /// Reads the whole body, or returns the response that rejects it.
-pub(super) async fn read(body: Body, max_bytes: usize) -> Result<Bytes, Response> {
-    collect(body, max_bytes).await.map_err(rejection_response)
+pub(super) async fn read(
+    memory: &RequestMemory,
+    body: Body,
+    max_bytes: usize,
+) -> Result<Bytes, Response> {
+    let bytes = collect(memory, body, max_bytes).await;
+    bytes.map_err(rejection_response)
 }
 
-fn rejection_response((status, message): (StatusCode, String)) -> Response {
+pub(super) fn rejection_response((status, message): (StatusCode, String)) -> Response {
     reply::reject(status, Cow::<str>::Owned(message))
 }
 
 /// Reads the whole body, or returns the status and message that reject it.
-pub(super) async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, (StatusCode, String)> {
-    collect_within(BODY_TIMEOUT, body, max_bytes).await
+pub(super) async fn collect(
+    memory: &RequestMemory,
+    body: Body,
+    max_bytes: usize,
+) -> Result<Bytes, (StatusCode, String)> {
+    collect_within(BODY_TIMEOUT, memory, body, max_bytes).await
 }
 
 async fn collect_within(
     timeout: Duration,
+    memory: &RequestMemory,
     body: Body,
     max_bytes: usize,
 ) -> Result<Bytes, (StatusCode, String)> {
@@ -137,17 +244,14 @@ async fn collect_within(
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(too_large());
     }
-    match with_timeout(timeout, read_frames(Limited::new(body, max_bytes))).await {
+    match with_timeout(timeout, read_frames(memory, Limited::new(body, max_bytes))).await {
         Some(Ok(bytes)) => Ok(bytes),
         Some(Err(ReadError::Body(error))) if error.is::<LengthLimitError>() => Err(too_large()),
         Some(Err(ReadError::Body(_))) => Err((
             StatusCode::BAD_REQUEST,
             "the body could not be read".to_owned(),
         )),
-        Some(Err(ReadError::NoMemory)) => Err((
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many large bodies arrive at once; try again".to_owned(),
-        )),
+        Some(Err(ReadError::Memory(error))) => Err(out_of_memory(error)),
         None => Err((
             StatusCode::REQUEST_TIMEOUT,
             "the body did not arrive in time".to_owned(),
@@ -158,32 +262,18 @@ async fn collect_within(
 /// Why a body was not read to its end.
 enum ReadError {
     Body(axum::BoxError),
-    NoMemory,
+    Memory(OutOfRequestMemory),
 }
 
-/// Reads all frames of a body. A large one holds its share of [`LARGE_BODIES_KIB`] until it
-/// has arrived.
-async fn read_frames(mut body: Limited<Body>) -> Result<Bytes, ReadError> {
+/// Reads all frames of a body.
+async fn read_frames(memory: &RequestMemory, mut body: Limited<Body>) -> Result<Bytes, ReadError> {
     let mut frames: Vec<Bytes> = Vec::new();
-    let (mut length, mut reserved_kib) = (0, 0);
-    let mut reserved: Option<SemaphorePermit<'static>> = None;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(ReadError::Body)?.into_data() else {
             continue;
         };
-        length += data.len();
+        memory.add(data.len()).map_err(ReadError::Memory)?;
         frames.push(data);
-        let needed_kib = length.saturating_sub(SMALL_BODY_BYTES).div_ceil(1 << 10);
-        if needed_kib > reserved_kib {
-            let more = u32::try_from(needed_kib - reserved_kib).unwrap_or(u32::MAX);
-            let permit = LARGE_BODIES_KIB.try_acquire_many(more);
-            let permit = permit.map_err(|_| ReadError::NoMemory)?;
-            match &mut reserved {
-                Some(reserved) => reserved.merge(permit),
-                None => reserved = Some(permit),
-            }
-            reserved_kib = needed_kib;
-        }
     }
     match frames.as_slice() {
         [single] => Ok(single.clone()),

@@ -10,10 +10,13 @@ use axum::{
 };
 use futures_util::stream;
 use maru_protocol::{RpcError, code, write_event};
-use maru_runtime::tasks::run_parser;
 use serde_json::{Map, Value, json};
 
-use super::{HubState, body, openai};
+use super::{
+    HubState,
+    body::{self, RequestMemory},
+    openai,
+};
 use maru_agent::{
     self as agent, ActiveRun, AgentRequest, ApprovalPolicy, CutReason, RunEvent, RunOutcome,
     UnavailableServer,
@@ -56,12 +59,19 @@ async fn generate(
     if let Err(response) = require_json(&parts.headers) {
         return response;
     }
-    let bytes = match body::read(body, hub.max_body_bytes()).await {
+    let memory = RequestMemory::of(&parts.extensions);
+    let bytes = match body::read(&memory, body, hub.max_body_bytes()).await {
         Ok(bytes) => bytes,
         Err(response) => return response,
     };
-    let RpcCall { id, params } = match run_parser(bytes.len(), move || parse_request(&bytes)).await
-    {
+    let call = match body::parse_json(&memory, bytes).await {
+        Ok(request) => parse_request(request),
+        Err((StatusCode::BAD_REQUEST, message)) => {
+            Err((Value::Null, RpcError::new(code::PARSE_ERROR, message)))
+        }
+        Err(rejection) => return body::rejection_response(rejection),
+    };
+    let RpcCall { id, params } = match call {
         Ok(call) => call,
         Err((id, error)) => return rpc_error_response(&id, &error),
     };
@@ -88,20 +98,13 @@ struct RpcCall {
 }
 
 /// Parses a request. An error carries the request's id, as far as it can be read.
-fn parse_request(bytes: &[u8]) -> Result<RpcCall, (Value, RpcError)> {
-    let unreadable = |code, message: String| (Value::Null, RpcError::new(code, message));
-    let text = maru_protocol::validate_json(bytes)
-        .map_err(|error| unreadable(code::PARSE_ERROR, error.to_string()))?;
-    let mut request: Value = serde_json::from_str(text).map_err(|_| {
-        let message = "this is no JSON-RPC request".to_owned();
-        unreadable(code::INVALID_REQUEST, message)
-    })?;
+fn parse_request(mut request: Value) -> Result<RpcCall, (Value, RpcError)> {
     let id = match request.get("id").unwrap_or(&Value::Null) {
         id @ (Value::Null | Value::String(_)) => id.clone(),
         Value::Number(id) if id.is_i64() || id.is_u64() => id.clone().into(),
         _ => {
             let message = "the id is text or a whole number".to_owned();
-            return Err(unreadable(code::INVALID_REQUEST, message));
+            return Err((Value::Null, RpcError::new(code::INVALID_REQUEST, message)));
         }
     };
     match parse_params(&mut request) {

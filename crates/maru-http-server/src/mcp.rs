@@ -8,7 +8,11 @@ use axum::{
     response::Response,
 };
 
-use super::{HubState, body, router::ClientAddress};
+use super::{
+    HubState,
+    body::{self, RequestMemory},
+    router::ClientAddress,
+};
 use maru_auth::Principal;
 use maru_config::ToolListing;
 use maru_downstream::{
@@ -112,7 +116,8 @@ pub(super) async fn sse_message(
         .filter_map(|pair| pair.split_once('='))
         .find(|(name, _)| matches!(*name, "session_id" | "sessionId"))
         .map_or("", |(_, value)| value);
-    match body::read(request.into_body(), hub.max_body_bytes()).await {
+    let memory = RequestMemory::of(request.extensions());
+    match body::read(&memory, request.into_body(), hub.max_body_bytes()).await {
         Ok(body) => sse::post(&hub.engine, &principal, session, body).await,
         Err(rejection) => rejection,
     }
@@ -129,6 +134,7 @@ async fn streamable_http(
         Err(rejection) => return rejection,
     };
     let (parts, body) = request.into_parts();
+    let memory = RequestMemory::of(&parts.extensions);
     let request = StreamableRequest {
         engine: Arc::clone(&hub.engine),
         caller,
@@ -138,7 +144,7 @@ async fn streamable_http(
     match parts.method.as_str() {
         "GET" => http::get(request).await,
         "DELETE" => http::delete(&request).await,
-        _ => match body::read(body, hub.max_body_bytes()).await {
+        _ => match body::read(&memory, body, hub.max_body_bytes()).await {
             Ok(body) => http::post(request, body).await,
             Err(rejection) => rejection,
         },

@@ -21,7 +21,7 @@ pub(super) use client_api::{ClientApi, ParsedRequest, ResponseEnd, ResponsePiece
 pub(super) use conversation::{
     AssistantItems, ConversationBuilder, ResultContent, call_json, image_part, text_part,
 };
-pub(super) use endpoint::{post, read_json};
+pub(super) use endpoint::{post, read_request};
 pub(super) use request_members::{
     MAX_MESSAGES, MAX_TOOLS, check_members, check_numbers, parse_model, parse_stream,
 };

@@ -17,6 +17,7 @@ use super::{
     HubState,
     admission::ConnectionSlot,
     audit::{self, ChangeActor},
+    body::RequestMemory,
     console, cors, local_program, rejection,
     request_observer::{ObservedResponse, RequestObserver},
     routes::{self, RouteMatch, RouteRule, RouteRules},
@@ -203,7 +204,8 @@ impl GuardedRouter {
         if admitted.counts_against_quota {
             return self.clone().count_and_forward(principal, request).boxed();
         }
-        let request = self.with_caller(principal.clone(), request);
+        let memory = RequestMemory::new(&principal);
+        let request = self.with_caller(principal.clone(), &memory, request);
         if let Some(rule) = admitted.change {
             let actor = ChangeActor {
                 principal,
@@ -212,9 +214,10 @@ impl GuardedRouter {
             };
             let response =
                 audit::run_audited(Arc::clone(&self.hub), self.router.clone(), actor, request);
-            return response.map(Ok).boxed();
+            return response.map(|it| Ok(memory.hold_for(it))).boxed();
         }
-        self.router.clone().call(request).boxed()
+        let response = self.router.clone().call(request);
+        response.map_ok(|it| memory.hold_for(it)).boxed()
     }
 
     /// Forwards a request that counts against the limits of its principal.
@@ -227,14 +230,23 @@ impl GuardedRouter {
         if let Err(exceeded) = self.hub.quota.count_request(principal.name()).await {
             return Ok(rejection::too_many_requests(path, &exceeded));
         }
-        let request = self.with_caller(principal, request);
-        self.router.call(request).await
+        let memory = RequestMemory::new(&principal);
+        let request = self.with_caller(principal, &memory, request);
+        let response = self.router.call(request).await;
+        response.map(|it| memory.hold_for(it))
     }
 
-    /// Attaches the principal and the client's address to a request.
-    fn with_caller(&self, principal: Principal, request: Request<Incoming>) -> Request<Body> {
+    /// Attaches the principal, its memory and the client's address to a request.
+    fn with_caller(
+        &self,
+        principal: Principal,
+        memory: &RequestMemory,
+        request: Request<Incoming>,
+    ) -> Request<Body> {
         let mut request = self.with_address(request);
-        request.extensions_mut().insert(principal);
+        let extensions = request.extensions_mut();
+        extensions.insert(principal);
+        extensions.insert(memory.clone());
         request
     }
 

@@ -34,7 +34,7 @@ mod version;
 
 pub use error::{RpcError, code};
 pub use id::RpcId;
-pub use json::{CheckedJson, InvalidJson, MAX_JSON_DEPTH, validate_json};
+pub use json::{CheckedJson, InvalidJson, MAX_JSON_DEPTH, measure_json, validate_json};
 pub use json_string::{push_json_string, push_json_string_bytes, to_json_string};
 pub use line_decoder::{DecodedLine, LineDecoder};
 pub use members::{

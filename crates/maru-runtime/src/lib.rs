@@ -4,6 +4,7 @@
 //! - [`workers::WorkerPool`] spreads client connections over single-threaded runtimes.
 //! - [`message_queue`] is a channel bounded by count and bytes whose senders give up on a
 //!   receiver that stopped reading.
+//! - [`memory::MemoryShare`] bounds what all large requests in progress keep.
 //! - [`clock`] reads and formats the time.
 //! - [`SecretString`] and [`mask_secrets`] keep secrets out of logs, errors and pages.
 //! - [`ServerCertificateVerifier`] verifies TLS servers by a rule of the caller.
@@ -22,6 +23,7 @@
 pub mod clock;
 pub mod files;
 mod mask;
+pub mod memory;
 pub mod message_queue;
 pub mod permissions;
 mod secret;

@@ -45,7 +45,12 @@ pub(super) async fn post(
                 let why = RpcError::new(code::INVALID_REQUEST, why);
                 refused.push(write_error(Some(&request.id), &why));
             }
-            Ok(RpcMessage::Request(request)) => requests.push(OwnedRequest::new(&request)),
+            Ok(RpcMessage::Request(request)) => {
+                match OwnedRequest::new(&http_request.caller, &request).await {
+                    Ok(owned) => requests.push(owned),
+                    Err(error) => refused.push(write_error(Some(&request.id), &error)),
+                }
+            }
             Ok(message) => {
                 let engine = &http_request.engine;
                 // The others of the batch are still answered.

@@ -16,7 +16,7 @@ use super::{
         AcceptedTypes, METHOD_HEADER, NAME_HEADER, PROTOCOL_VERSION_HEADER, mirrored_header,
         single_header,
     },
-    reply,
+    reply, too_large_status,
 };
 use crate::{dispatch::OwnedRequest, modern_client::ModernClient, subscriptions};
 use maru_tools::CallArguments;
@@ -30,7 +30,10 @@ pub(super) async fn post(
         Ok(client) => client,
         Err(error) => return reply::rpc_error(StatusCode::BAD_REQUEST, Some(&request.id), &error),
     };
-    let owned = OwnedRequest::new(request);
+    let owned = match OwnedRequest::new(&http_request.caller, request).await {
+        Ok(owned) => owned,
+        Err(error) => return reply::rpc_error(too_large_status(&error), Some(&request.id), &error),
+    };
     if owned.method == "subscriptions/listen" {
         return subscriptions::http_response(&http_request, accepts.events, &owned);
     }

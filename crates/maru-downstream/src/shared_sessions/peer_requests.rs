@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use http_body_util::BodyExt as _;
 use maru_auth::Principal;
 use maru_peers::{Exchange, PeerRequest, PeerTopic};
-use maru_protocol::{RequestParams, RpcId, RpcMessage};
+use maru_protocol::{RequestParams, RpcId, RpcMessage, RpcRequest};
 use maru_runtime::message_queue;
 use maru_tools::Caller;
 use serde_json::{Value, json};
@@ -124,10 +124,17 @@ async fn handle_round(engine: &Arc<McpEngine>, body: &Value, mut exchange: Excha
     let scope = scope_of_name(body["scope"].as_str());
     let mut caller = Caller::new(Principal::from_json(&body["principal"])?, scope);
     caller.remote_ip = body["ip"].as_str().and_then(|it| it.parse().ok());
-    let request = OwnedRequest {
+    let request = RpcRequest {
         id: RpcId::parse(&body["id"].to_string())?,
-        method: body["method"].as_str()?.to_owned(),
-        params: body["params"].as_str().map(str::to_owned),
+        method: body["method"].as_str()?.into(),
+        params: body["params"].as_str(),
+    };
+    let request = match OwnedRequest::new(&caller, &request).await {
+        Ok(request) => request,
+        Err(error) => {
+            let reply = json!({"error": error}).to_string();
+            return exchange.send(&reply).await.ok();
+        }
     };
     let params = RequestParams::parse(request.params.as_deref()).ok()?;
     let client = ModernClient::read(&params).ok()?;

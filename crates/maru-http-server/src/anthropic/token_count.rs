@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::{
     HubState,
-    model_api::{ApiError, ClientApi as _, read_json},
+    model_api::{ApiError, ClientApi as _, read_request},
 };
 use super::message_writer::MessageWriter;
 use maru_downstream::http::reply;
@@ -28,11 +28,7 @@ pub(in super::super) async fn count(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let parsed = match read_json(&hub, &parts.headers, body).await {
-        Ok(body) => MessageWriter::parse(body),
-        Err(error) => Err(error),
-    };
-    match parsed {
+    match read_request(&hub, &parts, body, MessageWriter::parse).await {
         Ok(parsed) => {
             let tokens = estimate_request_tokens(&parsed.request);
             reply::json(StatusCode::OK, json!({"input_tokens": tokens}).to_string())

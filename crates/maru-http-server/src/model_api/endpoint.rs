@@ -4,13 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
 use serde_json::Value;
 
 use super::{
-    super::{HubState, body},
+    super::{
+        HubState,
+        body::{self, RequestMemory},
+    },
     ApiError, ClientApi, ParsedRequest,
     agent_models::{self, AGENT_MODEL_PREFIX},
     call_text::CallOutput,
@@ -20,6 +23,7 @@ use super::{
 use maru_auth::Principal;
 use maru_downstream::http::{check_content_headers, reply};
 use maru_llm::{ChatRequestOptions, ChatStream};
+use maru_runtime::tasks::run_parser;
 
 /// Longer than any setting; the model's own limit is shorter.
 pub(super) const MAX_CHAT_DURATION: Duration = Duration::from_secs(3600);
@@ -34,10 +38,7 @@ pub(in super::super) async fn post<A: ClientApi>(
         .expect("the router authenticates every request")
         .clone();
     let (parts, body) = request.into_parts();
-    let parsed = match read_json(&hub, &parts.headers, body).await {
-        Ok(body) => A::parse(body),
-        Err(error) => Err(error),
-    };
+    let parsed = read_request(&hub, &parts, body, A::parse).await;
     let response = match parsed {
         Ok(parsed) => respond(&hub, &principal, &parts.headers, parsed).await,
         Err(error) => Err(error),
@@ -45,19 +46,22 @@ pub(in super::super) async fn post<A: ClientApi>(
     response.unwrap_or_else(ApiError::into_response::<A>)
 }
 
-/// The body of a request as JSON.
-pub(in super::super) async fn read_json(
+/// Reads the body of a request as JSON and parses that; a large one on a blocking thread.
+pub(in super::super) async fn read_request<T: Send + 'static>(
     hub: &HubState,
-    headers: &HeaderMap,
+    head: &Parts,
     body: axum::body::Body,
-) -> Result<Value, ApiError> {
-    check_content_headers(headers)
+    parse: impl FnOnce(Value) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let rejected = |(status, message): (StatusCode, String)| ApiError::rejected(status, message);
+    check_content_headers(&head.headers)
         .map_err(|(status, message)| ApiError::rejected(status, message))?;
-    let bytes = body::collect(body, hub.max_body_bytes())
-        .await
-        .map_err(|(status, message)| ApiError::rejected(status, message))?;
-    let parsed = body::parse_json(bytes).await;
-    parsed.map_err(|message| ApiError::rejected(StatusCode::BAD_REQUEST, message))
+    let memory = RequestMemory::of(&head.extensions);
+    let bytes = body::collect(&memory, body, hub.max_body_bytes()).await;
+    let bytes = bytes.map_err(rejected)?;
+    let length = bytes.len();
+    let value = body::parse_json(&memory, bytes).await.map_err(rejected)?;
+    run_parser(length, move || parse(value)).await
 }
 
 async fn respond<A: ClientApi>(

@@ -1,5 +1,7 @@
 //! Requests of Ollama's API as those of OpenAI's, which are then checked as such.
 
+use std::collections::VecDeque;
+
 use serde_json::{Map, Value, json};
 
 use super::super::model_api::{ApiError, MAX_MESSAGES, check_members, parse_stream};
@@ -115,19 +117,25 @@ fn load_target(body: &Map<String, Value>) -> TargetApi {
     TargetApi::Load { unload }
 }
 
+/// How many calls may wait for their results; those of older ones are not looked for.
+const MAX_OPEN_CALLS: usize = 256;
+
 /// Calls whose results are to come: Ollama's have no ids.
 #[derive(Debug, Default)]
 struct OpenCalls {
     count: usize,
     /// Name and id, in their order.
-    waiting: Vec<(String, String)>,
+    waiting: VecDeque<(String, String)>,
 }
 
 impl OpenCalls {
     fn add(&mut self, name: &str, id: Option<&str>) -> String {
         self.count += 1;
         let id = id.map_or_else(|| format!("call_{}", self.count), str::to_owned);
-        self.waiting.push((name.to_owned(), id.clone()));
+        if self.waiting.len() == MAX_OPEN_CALLS {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((name.to_owned(), id.clone()));
         id
     }
 
@@ -138,8 +146,8 @@ impl OpenCalls {
             return id.to_owned();
         }
         let named = name.and_then(|name| self.waiting.iter().position(|it| it.0 == name));
-        match named.or((!self.waiting.is_empty()).then_some(0)) {
-            Some(at) => self.waiting.remove(at).1,
+        match self.waiting.remove(named.unwrap_or(0)) {
+            Some((_, id)) => id,
             None => "call_0".to_owned(),
         }
     }

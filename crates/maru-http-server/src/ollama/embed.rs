@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     super::{
         HubState,
-        model_api::{ApiError, read_json},
+        model_api::{ApiError, read_request},
         openai::embed_texts,
     },
     OllamaChatWriter,
@@ -66,7 +66,7 @@ async fn respond(
         .get::<Principal>()
         .map_or("local", Principal::name);
     let embedded = async {
-        let body = read_json(hub, &parts.headers, body).await?;
+        let body = read_request(hub, &parts, body, Ok).await?;
         embed_texts(hub, caller, &parse_texts(&body, member)?).await
     };
     match embedded.await {

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::{
     super::{
         HubState,
-        model_api::{ApiError, read_json},
+        model_api::{ApiError, read_request},
     },
     ChatCompletionWriter,
 };
@@ -43,7 +43,7 @@ async fn embed(hub: &HubState, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let principal = parts.extensions.get::<Principal>();
     let caller = principal.map_or("local", Principal::name);
-    let asked = parse(&read_json(hub, &parts.headers, body).await?)?;
+    let asked = read_request(hub, &parts, body, |it| parse(&it)).await?;
     let embedder = hub.data.index.embedder();
     let EmbeddedTexts { vectors, tokens } = embed_texts(hub, caller, &asked.texts).await?;
     let length = vectors.first().map_or(0, Vec::len);

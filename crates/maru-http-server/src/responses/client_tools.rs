@@ -163,7 +163,7 @@ impl ClientTools {
         Ok(())
     }
 
-    /// Parses `tool_choice`. Of `allowed_tools` only those stay on offer.
+    /// Parses `tool_choice`. Of `allowed_tools` only those stay available.
     pub(super) fn choose(&mut self, given: Option<&Value>) -> Result<ToolChoice, ApiError> {
         let invalid = |reason: &str| Err(ApiError::invalid("tool_choice", reason));
         let given = match given {
