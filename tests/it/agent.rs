@@ -63,6 +63,19 @@ pub(crate) fn native_tool_calls(calls: &[(&str, Value)]) -> Vec<ScriptStep> {
     streamed_response(vec![delta], "tool_calls")
 }
 
+/// A model that calls a tool and answers when it has the result.
+pub(crate) async fn model_that_calls(
+    name: &'static str,
+    arguments: Value,
+    answer: &'static str,
+) -> FakeModelServer {
+    FakeModelServer::start(move |number, _| match number {
+        0 => native_tool_calls(&[(name, arguments.clone())]),
+        _ => streamed_by_byte(answer, "stop"),
+    })
+    .await
+}
+
 /// The texts of the conversation that the model saw.
 fn conversation_texts(seen: &ReceivedRequest) -> Vec<String> {
     let messages = seen.body["messages"].as_array().unwrap();
@@ -104,10 +117,11 @@ async fn model_may_answer_without_calling_a_tool() {
 
 #[tokio::test]
 async fn agent_calls_a_tool_and_sends_its_result_to_the_model() {
-    let backend = FakeModelServer::start(|number, _| match number {
-        0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
-        _ => streamed_by_byte("김민준입니다.", "stop"),
-    })
+    let backend = model_that_calls(
+        "get_employee_info",
+        json!({"employee_id": "EMP001"}),
+        "김민준입니다.",
+    )
     .await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let answer = generate(&hub, &question_request(json!({}))).await;
@@ -282,11 +296,7 @@ async fn malformed_calls_unknown_tools_and_invalid_arguments_are_reported_to_the
 
 #[tokio::test]
 async fn tool_timeout_is_reported_to_the_model() {
-    let backend = FakeModelServer::start(|number, _| match number {
-        0 => native_tool_calls(&[("never", json!({}))]),
-        _ => streamed_by_byte("It did not answer.", "stop"),
-    })
-    .await;
+    let backend = model_that_calls("never", json!({}), "It did not answer.").await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let nobody = Arc::new(tokio::sync::Barrier::new(2));
     hub.publish(&[suite_fixture::barrier_tool("never", &nobody)]);
@@ -488,11 +498,8 @@ async fn collect_events(mut reply: TestResponse) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn rounds_are_streamed_as_they_happen() {
-    let backend = FakeModelServer::start(|number, _| match number {
-        0 => native_tool_calls(&[("get_employee_info", json!({"employee_id": "EMP001"}))]),
-        _ => streamed_by_byte("Min", "stop"),
-    })
-    .await;
+    let backend =
+        model_that_calls("get_employee_info", json!({"employee_id": "EMP001"}), "Min").await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let reply = TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(json!({})))
         .header("accept", "text/event-stream")

@@ -1,6 +1,5 @@
 //! Who did what: calls and changes, in the store before anyone hears of a change.
 
-use maru::{app, config::Config};
 use maru_store::{AuditFilter, Store};
 use serde_json::{Value, json};
 
@@ -136,24 +135,10 @@ async fn calls_can_be_searched_after_a_restart() {
     let failed = hub.send_as_admin("GET", "/api/calls?outcome=error", Value::Null);
     let failed = failed.await.json().await;
     assert_eq!(failed["calls"].as_array().unwrap().len(), 1, "{failed}");
-    let TestHub {
-        running, directory, ..
-    } = hub;
-    running.stop().await;
-    let config = Config {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        data_dir: directory.path().to_owned(),
-        ..Config::default()
-    };
-    let running = app::start(config).await.unwrap();
+    let hub = hub.restart().await;
     let read = async |path: &str| {
-        let token = format!("Bearer {}", running.admin_token.reveal());
-        TestRequest::new(&running.address.to_string(), "GET", path)
-            .header("authorization", &token)
-            .send()
-            .await
-            .json()
-            .await
+        let shown = hub.send_as_admin("GET", path, Value::Null).await;
+        shown.json().await
     };
     let found = read("/api/calls?since=1h&tool=search_docs&text=not%20of%20type").await;
     let found = &found["calls"][0];
@@ -199,5 +184,5 @@ async fn calls_can_be_searched_after_a_restart() {
         refused["error"].as_str().unwrap().contains("none of ok"),
         "{refused}"
     );
-    running.stop().await;
+    hub.running.stop().await;
 }

@@ -298,21 +298,7 @@ async fn disabled_tool_stays_disabled_across_restarts() {
         .text()
         .await;
     assert!(tools.contains("\"search_docs\""), "a person still sees it");
-    let TestHub {
-        running, directory, ..
-    } = hub;
-    running.stop().await;
-    let config = Config {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        data_dir: directory.path().to_owned(),
-        ..Config::default()
-    };
-    let running = app::start(config).await.unwrap();
-    let hub = TestHub {
-        address: running.address.to_string(),
-        running,
-        directory,
-    };
+    let hub = hub.restart().await;
     assert!(!hub.tool_names().await.contains("search_docs "));
     let on = json!({"names": ["search_docs"], "enabled": true});
     hub.send_as_admin("PUT", "/api/tools", on).await;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     faults::{PYTHON, free_port},
     http_client::{TestRequest, wait_until},
+    signals::maru_command,
 };
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
@@ -46,11 +47,7 @@ impl SecretsHub {
         fs::write(at.join("maru.yaml"), yaml(at)).unwrap();
         let address = format!("127.0.0.1:{}", free_port());
         let log = fs::File::create(at.join("log")).unwrap();
-        let child = Command::new(MARU_PROGRAM)
-            .args(["serve", "--listen", &address, "--data-dir"])
-            .arg(at.join("data"))
-            .current_dir(at)
-            .env_remove("MARU_CONFIG")
+        let child = maru_command(at, &["serve", "--listen", &address])
             .env("MARU_LOG_LEVEL", "trace")
             .stdout(Stdio::from(log.try_clone().unwrap()))
             .stderr(Stdio::from(log))

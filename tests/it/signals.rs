@@ -94,7 +94,8 @@ impl Drop for ServeProcess {
     }
 }
 
-fn maru_command(directory: &Path, arguments: &[&str]) -> Command {
+/// `maru` in `directory`, with its data in `data` there.
+pub(crate) fn maru_command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(MARU_PROGRAM);
     command
         .args(arguments)

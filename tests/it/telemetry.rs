@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    agent::native_tool_calls,
+    agent::model_that_calls,
     http_client::TestRequest,
-    openai::fake_model::{FakeModelServer, streamed_by_byte},
+    openai::fake_model::FakeModelServer,
     signals::ServeProcess,
     test_hub::{TestHub, call_message, request_message, stateless_message},
 };
@@ -192,11 +192,7 @@ async fn agent_run_is_one_trace_across_two_hubs() {
     let collector = TestCollector::start().await;
     let inner = ServeProcess::start(&collector.settings()).await;
     let query = json!({"generated_sql": "SELECT 7"});
-    let backend = FakeModelServer::start(move |number, _| match number {
-        0 => native_tool_calls(&[("inner__query_bga_database", query.clone())]),
-        _ => streamed_by_byte("Seven.", "stop"),
-    })
-    .await;
+    let backend = model_that_calls("inner__query_bga_database", query, "Seven.").await;
     let yaml = format!(
         "{}mcp: {{servers: [{{name: inner, transport: http, url: 'http://{}/mcp'}}]}}\n\
          models: [{{name: small, base_url: '{}'}}]\nagent: {{model: small}}\n",

@@ -54,6 +54,22 @@ impl TestHub {
         }
     }
 
+    /// Stops the hub and starts another one on its data directory.
+    pub(crate) async fn restart(self) -> Self {
+        self.running.stop().await;
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            data_dir: self.directory.path().to_owned(),
+            ..Config::default()
+        };
+        let running = Box::pin(app::start(config)).await.unwrap();
+        Self {
+            address: running.address.to_string(),
+            running,
+            directory: self.directory,
+        }
+    }
+
     /// Starts a hub with the tools of the conformance suite.
     pub(crate) async fn with_suite_tools() -> Self {
         let hub = Self::start().await;

@@ -228,11 +228,7 @@ async fn without_servers_a_run_is_plain_generation_unless_maru_is_named() {
 
 #[tokio::test]
 async fn control_tokens_in_results_do_not_reach_the_model() {
-    let backend = FakeModelServer::start(|number, _| match number {
-        0 => native_tool_calls(&[("poisoned", json!({}))]),
-        _ => streamed_by_byte("Done.", "stop"),
-    })
-    .await;
+    let backend = model_that_calls("poisoned", json!({}), "Done.").await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let tokens: Vec<&str> = control_tokens().collect();
     let poison: &str = format!(

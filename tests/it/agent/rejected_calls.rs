@@ -90,11 +90,7 @@ async fn unknown_tools_are_told_to_the_model_and_never_shown_as_an_answer() {
 
 #[tokio::test]
 async fn native_call_of_an_unknown_tool_gets_its_result() {
-    let backend = FakeModelServer::start(|number, _| match number {
-        0 => native_tool_calls(&[("launch_rocket", json!({"to": "moon"}))]),
-        _ => streamed_by_byte("I cannot.", "stop"),
-    })
-    .await;
+    let backend = model_that_calls("launch_rocket", json!({"to": "moon"}), "I cannot.").await;
     let hub = hub_with_model(&backend, |_| ()).await;
     let answer = generate(&hub, &question_request(json!({}))).await;
     assert_eq!(answer["result"]["text"], "I cannot.", "{answer}");

@@ -1,10 +1,7 @@
 //! Bounds of programs: memory, processes, processor time, and that nothing is left
 //! of a program that turns on its warden.
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-};
+use std::{fs, process::Stdio};
 
 use maru::{config::Config, upstream::ServerView};
 use serde_json::{Value, json};
@@ -13,6 +10,7 @@ use super::harness::{FaultHarness, PYTHON, processes_with_mark};
 use crate::{
     faults::free_port,
     http_client::{TestRequest, wait_for, wait_until},
+    signals::maru_command,
     test_hub::call_message,
 };
 
@@ -178,11 +176,7 @@ async fn program_that_kills_its_warden_leaves_nothing_behind() {
         );
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
         let listen = format!("127.0.0.1:{}", free_port());
-        let mut hub = Command::new(MARU_PROGRAM)
-            .args(["serve", "--listen", &listen, "--data-dir"])
-            .arg(directory.path().join("data"))
-            .current_dir(directory.path())
-            .env_remove("MARU_CONFIG")
+        let mut hub = maru_command(directory.path(), &["serve", "--listen", &listen])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -231,6 +231,14 @@ async fn reconnection_attempts_end_and_can_be_started_by_hand() {
     assert_eq!(server.connection_count(), 4);
     let count = async || server.connection_count();
     assert_stays(Duration::from_millis(500), count).await;
+    let log = bench
+        .hub
+        .send_as_admin("GET", "/api/mcp/servers/evil/log", serde_json::Value::Null);
+    let log = log.await.text().await;
+    assert!(
+        log.contains("gave up after 3 attempts to connect it again"),
+        "{log}"
+    );
     bench.hub.running.servers().connect("evil").await.unwrap();
     bench
         .wait_for("evil", |it| it.status.state == ServerState::Failed)

@@ -1,15 +1,11 @@
 //! Programs behind their warden: confined, and gone when the hub is.
 
-use std::{
-    fs,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, process::Stdio, time::Duration};
 
 use tokio::time::Instant;
 
 use super::harness::{FaultHarness, PYTHON, processes_with_mark};
-use crate::{faults::free_port, http_client::wait_until};
+use crate::{faults::free_port, http_client::wait_until, signals::maru_command};
 
 const MARU_PROGRAM: &str = env!("CARGO_BIN_EXE_maru");
 const WARDEN_MODES: [&str; 5] = [
@@ -86,11 +82,7 @@ async fn killed_hub_leaves_no_program_behind() {
     }
     fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
     let listen = format!("127.0.0.1:{}", free_port());
-    let mut hub = Command::new(MARU_PROGRAM)
-        .args(["serve", "--listen", &listen, "--data-dir"])
-        .arg(directory.path().join("data"))
-        .current_dir(directory.path())
-        .env_remove("MARU_CONFIG")
+    let mut hub = maru_command(directory.path(), &["serve", "--listen", &listen])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     faults::free_port,
     http_client::{TestRequest, wait_until},
+    signals::maru_command,
 };
 
 struct HubProcess(Child);
@@ -34,11 +35,7 @@ async fn no_output_and_no_file_holds_a_secret_of_a_sign_in() {
     let at = folder.path();
     let address = format!("127.0.0.1:{}", free_port());
     let log = fs::File::create(at.join("log")).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_maru"))
-        .args(["serve", "--listen", &address, "--data-dir"])
-        .arg(at.join("data"))
-        .current_dir(at)
-        .env_remove("MARU_CONFIG")
+    let child = maru_command(at, &["serve", "--listen", &address])
         .env("MARU_LOG_LEVEL", "trace")
         .stdout(Stdio::from(log.try_clone().unwrap()))
         .stderr(Stdio::from(log))
