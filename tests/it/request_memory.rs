@@ -15,6 +15,8 @@ use crate::{
 const LARGE_TEXT_BYTES: usize = 40 << 20;
 /// How many of them fit into what one caller may hold.
 const LARGE_REQUESTS: usize = 5;
+/// How many calls of MCP do: while one is read, its body takes as much as the call.
+const LARGE_CALLS: usize = 4;
 
 fn large_text() -> String {
     "x".repeat(LARGE_TEXT_BYTES)
@@ -100,7 +102,7 @@ async fn large_calls_in_progress_are_bounded_together() {
         post(&call_message(id, "slow", json!({"text": text}))).await
     })
     .await;
-    assert_eq!(accepted.len(), LARGE_REQUESTS);
+    assert_eq!(accepted.len(), LARGE_CALLS);
     let ping = json!({"jsonrpc": "2.0", "id": "p", "method": "ping"});
     assert_eq!(post(&ping).await.status, 202);
     drop(stream);
@@ -119,7 +121,7 @@ async fn large_calls_in_progress_are_bounded_together() {
 #[tokio::test(flavor = "multi_thread")]
 async fn body_of_many_short_lists_is_refused() {
     let hub = TestHub::start().await;
-    let lists = format!("[{}[0]]", "[0],".repeat(1_000_000));
+    let lists = format!("[{}[0]]", "[0],".repeat(250_000));
     let model_request = format!(r#"{{"model": "m", "messages": {lists}}}"#);
     let call = format!(
         r#"{{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
