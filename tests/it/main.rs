@@ -49,6 +49,7 @@ mod model_apis;
 mod model_registry;
 mod ollama;
 mod openai;
+mod packaging;
 mod postgres_cluster;
 mod programs;
 mod rate_limits;

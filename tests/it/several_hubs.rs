@@ -1,5 +1,6 @@
 //! Two hubs on one PostgreSQL database: what changes at one reaches the other.
 
+mod balancer;
 mod sessions;
 
 use futures_util::future::BoxFuture;
@@ -183,5 +184,45 @@ async fn hub_that_was_cut_off_from_the_store_catches_up() {
     })
     .await;
     wait_until(async || other.tool_names().await.contains("next_number ")).await;
+    hubs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_per_minute_holds_for_all_hubs_together() {
+    const PER_MINUTE: u32 = 120;
+    let hubs = TwoHubs::start().await;
+    let (one, other) = (&hubs.one, &hubs.other);
+    let limit = json!({"max_per_minute": PER_MINUTE});
+    let set = one.send_as_admin("PUT", "/api/limits/TOOL/serialize_for_cell", limit);
+    assert_eq!(set.await.status, 200);
+    wait_until(async || {
+        let limits = get(other, "/api/limits").await.to_string();
+        limits.contains("serialize_for_cell")
+    })
+    .await;
+    let call = json!({"name": "serialize_for_cell", "arguments": {"data": "x"}});
+    let began = tokio::time::Instant::now();
+    let mut made = 0;
+    // First most calls at one hub, then in turn.
+    for number in 0..2 * PER_MINUTE {
+        let hub = if number < 90 || number % 2 == 0 {
+            one
+        } else {
+            other
+        };
+        let answer = hub
+            .stateless_request("tools/call", call.clone())
+            .send()
+            .await;
+        let answer = answer.rpc_response().await;
+        made += u32::from(answer["result"]["isError"] != true && answer["error"].is_null());
+    }
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    let allowed = f64::from(PER_MINUTE) * (1.0 + minutes);
+    assert!(f64::from(made) <= allowed * 1.05, "{made} of {allowed}");
+    assert!(
+        f64::from(made) >= f64::from(PER_MINUTE) * 0.95,
+        "{made} of {allowed}"
+    );
     hubs.stop().await;
 }

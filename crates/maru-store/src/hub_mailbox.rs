@@ -79,6 +79,9 @@ const ANNOUNCE: &str = "WITH announced AS (
 const LEAVE: &str = "DELETE FROM hub_member WHERE id = $1";
 const DELETE_EXPIRED: &str = "DELETE FROM hub_envelope
     WHERE expires_at <= (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT";
+/// A bucket is full again after a minute.
+const DELETE_FULL_BUCKETS: &str = "DELETE FROM rate_bucket
+    WHERE refilled_at < (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - 600000";
 const DELETE_GONE: &str = "DELETE FROM hub_member
     WHERE seen_at < (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - 3600000";
 
@@ -169,8 +172,9 @@ impl HubMailbox {
 
     /// Deletes what expired.
     pub async fn delete_expired(&self) -> Result<(), DatabaseError> {
-        let work = [(DELETE_EXPIRED, Vec::new()), (DELETE_GONE, Vec::new())];
-        self.backend.execute_in_transaction(work.into_iter()).await
+        let work = [DELETE_EXPIRED, DELETE_GONE, DELETE_FULL_BUCKETS];
+        let work = work.into_iter().map(|sql| (sql, Vec::new()));
+        self.backend.execute_in_transaction(work).await
     }
 
     async fn query<T: TryFrom<ResultRow, Error = DatabaseError>>(

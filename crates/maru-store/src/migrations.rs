@@ -45,6 +45,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("021_hub_envelope"),
     migration!("022_authorization_server"),
     migration!("023_toolset"),
+    migration!("024_rate_bucket"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

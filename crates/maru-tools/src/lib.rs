@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builtin;
+mod call_leases;
 mod caller;
 mod catalog;
 mod context;

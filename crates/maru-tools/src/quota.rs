@@ -1,5 +1,5 @@
 //! Limits on calls per day and per minute, for each user and for each tool. Days are
-//! counted in the store, minutes in memory.
+//! counted in the store, minutes in memory, or in leases where hubs share the store.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use maru_sources::EnforcedLimit;
 use maru_store::{CallLimitRow, Store};
 use tokio::time::Instant;
 
-use super::token_bucket::TokenBucket;
+use super::{call_leases::CallLeases, token_bucket::TokenBucket};
 
 /// The limits in force. A call without a limit costs one look-up in a map.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct CallQuota {
     limits: RwLock<HashMap<(QuotaTarget, String), QuotaLimit>>,
     /// Calls that are left in this minute.
     buckets: Mutex<HashMap<(QuotaTarget, String), TokenBucket>>,
+    /// The same, taken from those of all hubs, where several share the store.
+    leases: CallLeases,
     /// The limit per minute of users who have no limit set.
     default_per_minute: AtomicI64,
     /// The sample database, which shows the limits in force in a table.
@@ -98,6 +100,7 @@ impl CallQuota {
         Ok(Self {
             limits: RwLock::new(limits),
             buckets: Mutex::default(),
+            leases: CallLeases::default(),
             default_per_minute: AtomicI64::new(default.unwrap_or(UNLIMITED)),
             sample_file: OnceLock::new(),
             store,
@@ -238,7 +241,19 @@ impl CallQuota {
         // The minute first, because a call that it refuses does not count for the day.
         for ((target, id), limit) in targets.into_iter().zip(limits) {
             if let Some(max_calls) = limit.per_minute {
-                self.take_from_bucket(target, id, max_calls)?;
+                let shared = if self.store.is_shared() && max_calls > 0 {
+                    // Boxed, because it would make the future of every call larger.
+                    Box::pin(self.leases.take(&self.store, (target, id), max_calls)).await
+                } else {
+                    None
+                };
+                match shared {
+                    Some(taken) => {
+                        taken.map_err(|wait| minute_limit_exceeded(target, id, max_calls, wait))?
+                    }
+                    // Without the store each hub counts alone.
+                    None => self.take_from_bucket(target, id, max_calls)?,
+                }
             }
         }
         for ((target, id), limit) in targets.into_iter().zip(limits) {
