@@ -232,6 +232,7 @@ impl HubCore {
             servers: Arc::clone(&servers),
             search: Arc::clone(&search),
             store: store.clone(),
+            peers: peers.clone(),
             settings: config.agent.clone(),
             tasks: tasks.clone(),
             drain_timeout: limits.drain_timeout(),

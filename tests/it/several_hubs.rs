@@ -1,10 +1,11 @@
 //! Two hubs on one PostgreSQL database: what changes at one reaches the other.
 
 mod balancer;
+mod runs;
 mod sessions;
 
 use futures_util::future::BoxFuture;
-use maru::config::SecretString;
+use maru::config::{Config, SecretString};
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,13 +24,22 @@ struct TwoHubs {
 
 impl TwoHubs {
     async fn start() -> Self {
+        Self::start_with(|_| ()).await
+    }
+
+    async fn start_with(change: impl Fn(&mut Config)) -> Self {
         let cluster = PostgresCluster::start().await;
         let database = cluster.create_database();
         let url = cluster.url(&database);
-        let open = || {
-            TestHub::with_config(|config| config.store_url = Some(SecretString::from(url.clone())))
+        let open = |name: &str| {
+            let (url, name) = (url.clone(), name.to_owned());
+            TestHub::with_config(|config| {
+                config.store_url = Some(SecretString::from(url));
+                config.hub.name = Some(name);
+                change(config);
+            })
         };
-        let (one, other) = (open().await, open().await);
+        let (one, other) = (Box::pin(open("one")).await, Box::pin(open("other")).await);
         Self {
             cluster,
             database,

@@ -70,6 +70,8 @@ pub struct AgentDependencies {
     pub search: Arc<ToolSearch>,
     /// Keeps what happened.
     pub store: Store,
+    /// Other hubs of the store, with runs of their own.
+    pub peers: Option<Arc<maru_peers::PeerHubs>>,
     /// How far runs may go.
     pub settings: config::AgentSettings,
     /// Ends what is left of a run.
@@ -209,7 +211,12 @@ impl Agent {
             catalog: parts.catalog,
             servers: parts.servers,
             search: parts.search,
-            runs: RunRegistry::new(parts.store, parts.tasks.clone(), parts.settings.keep_days),
+            runs: RunRegistry::new(
+                parts.store,
+                parts.tasks.clone(),
+                parts.settings.keep_days,
+                parts.peers,
+            ),
             settings: parts.settings,
             toolbox: Mutex::default(),
             run_permits: Arc::new(Semaphore::new(max_runs)),

@@ -7,9 +7,11 @@ use std::{
 
 use maru_runtime::{clock, tasks::Tasks};
 use maru_store::Store;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tracing::warn;
+
+use maru_peers::{PeerHubs, PeerTopic};
 
 use super::{approvals::PendingApprovals, record::RunRecord};
 use maru_auth::{AccessRole, Principal};
@@ -27,6 +29,8 @@ struct RunRegistryInner {
     active: Mutex<BTreeMap<Arc<str>, Arc<Mutex<RunRecord>>>>,
     pub(super) approvals: PendingApprovals,
     changed: broadcast::Sender<Arc<str>>,
+    /// Other hubs of the store, with runs of their own.
+    peers: Option<Arc<PeerHubs>>,
 }
 
 /// A run in progress. One that is dropped early was stopped.
@@ -43,26 +47,32 @@ const MAX_LISTED_RUNS: i64 = 200;
 const MAX_BUFFERED_CHANGES: usize = 256;
 
 impl RunRegistry {
-    pub(super) fn new(store: Store, tasks: Tasks, keep_days: u32) -> Self {
-        Self(Arc::new(RunRegistryInner {
+    pub(super) fn new(
+        store: Store,
+        tasks: Tasks,
+        keep_days: u32,
+        peers: Option<Arc<PeerHubs>>,
+    ) -> Self {
+        let runs = Self(Arc::new(RunRegistryInner {
             store,
             tasks,
             keep_days,
             active: Mutex::default(),
             approvals: PendingApprovals::default(),
             changed: broadcast::Sender::new(MAX_BUFFERED_CHANGES),
-        }))
+            peers,
+        }));
+        runs.serve_peers();
+        runs
     }
 
     /// The runs that `principal` may see, without their rounds, newest first.
     pub async fn list(&self, principal: &Principal) -> Result<Vec<Value>, maru_store::Error> {
-        let mut runs: Vec<Value> = Vec::new();
-        for record in self.lock_active().values().rev() {
-            let record = lock(record);
-            if may_see(principal, &record.user) {
-                runs.push(record.summary());
-            }
+        let mut runs = self.list_active(principal);
+        for reply in self.ask_peers(principal, json!({})).await {
+            runs.extend(reply.as_array().cloned().unwrap_or_default());
         }
+        runs.sort_by(|a, b| b["id"].as_str().cmp(&a["id"].as_str()));
         let user = (principal.role() < AccessRole::Admin).then(|| principal.name());
         let ended = self.0.store.runs(user, MAX_LISTED_RUNS).await?;
         let ended = ended.iter().map(|row| {
@@ -81,17 +91,110 @@ impl RunRegistry {
         principal: &Principal,
         id: &str,
     ) -> Result<Option<Value>, maru_store::Error> {
-        if let Some(record) = self.lock_active().get(id) {
-            let record = lock(record);
-            return Ok(may_see(principal, &record.user).then(|| record.to_json()));
+        if let Some(run) = self.get_active(principal, id) {
+            return Ok(run);
         }
-        let row = self.0.store.find_run(id).await?;
-        let row = row.filter(|it| may_see(principal, &it.user));
-        Ok(row.and_then(|it| serde_json::from_str(&it.record).ok()))
+        if let Some(row) = self.0.store.find_run(id).await? {
+            let row = Some(row).filter(|it| may_see(principal, &it.user));
+            return Ok(row.and_then(|it| serde_json::from_str(&it.record).ok()));
+        }
+        let replies = self.ask_peers(principal, json!({"run": id})).await;
+        Ok(replies.into_iter().find(|it| !it.is_null()))
     }
 
-    /// Approves or refuses a waiting call; false if it does not wait.
-    pub fn decide(&self, principal: &Principal, run: &str, call: &str, approved: bool) -> bool {
+    /// Approves or refuses a waiting call of this hub or another one; false if it does not
+    /// wait.
+    pub async fn decide(
+        &self,
+        principal: &Principal,
+        (run, call): (&str, &str),
+        approved: bool,
+    ) -> bool {
+        if self.decide_here(principal, (run, call), approved) {
+            return true;
+        }
+        let request = json!({"run": run, "call": call, "approved": approved});
+        let replies = self.ask_peers(principal, request).await;
+        replies.into_iter().any(|it| it == true)
+    }
+
+    /// The runs in progress at this hub, without their rounds, newest first.
+    fn list_active(&self, principal: &Principal) -> Vec<Value> {
+        let active = self.lock_active();
+        let visible = active.values().rev().filter_map(|record| {
+            let record = lock(record);
+            may_see(principal, &record.user).then(|| self.with_hub(record.summary()))
+        });
+        visible.collect()
+    }
+
+    /// A run in progress at this hub; the inner value is absent if the caller may not see
+    /// it.
+    fn get_active(&self, principal: &Principal, id: &str) -> Option<Option<Value>> {
+        let active = self.lock_active();
+        let record = lock(active.get(id)?);
+        Some(may_see(principal, &record.user).then(|| self.with_hub(record.to_json())))
+    }
+
+    /// Adds the name of this hub, if there are others.
+    fn with_hub(&self, mut record: Value) -> Value {
+        if let Some(peers) = &self.0.peers {
+            record["hub"] = (**peers.name()).into();
+        }
+        record
+    }
+
+    /// Sends a request of `principal` to the other hubs and returns their replies.
+    async fn ask_peers(&self, principal: &Principal, mut request: Value) -> Vec<Value> {
+        let Some(peers) = &self.0.peers else {
+            return Vec::new();
+        };
+        request["principal"] = principal.to_json();
+        let request = request.to_string();
+        let replies = peers.request_all(PeerTopic::AgentRun, &request).await;
+        let replies = replies.iter();
+        replies
+            .filter_map(|(_, reply)| serde_json::from_str(reply).ok())
+            .collect()
+    }
+
+    /// Answers the requests of other hubs until the hub stops.
+    fn serve_peers(&self) {
+        let Some(peers) = &self.0.peers else { return };
+        let mut requests = peers.serve(PeerTopic::AgentRun);
+        let (runs, stop) = (self.clone(), self.0.tasks.stop_token());
+        self.0.tasks.spawn(async move {
+            while let Some(Some(request)) = stop.run_until_cancelled(requests.recv()).await {
+                if let Some(reply) = runs.answer_peer(&request.body) {
+                    // A hub that is gone needs no reply.
+                    let _ = request.exchange.send(&reply.to_string()).await;
+                }
+            }
+        });
+    }
+
+    fn answer_peer(&self, request: &str) -> Option<Value> {
+        let request: Value = serde_json::from_str(request).ok()?;
+        let principal = Principal::from_json(&request["principal"])?;
+        let Some(run) = request["run"].as_str() else {
+            return Some(self.list_active(&principal).into());
+        };
+        Some(
+            match (request["call"].as_str(), request["approved"].as_bool()) {
+                (Some(call), Some(approved)) => {
+                    self.decide_here(&principal, (run, call), approved).into()
+                }
+                _ => self.get_active(&principal, run).flatten().into(),
+            },
+        )
+    }
+
+    fn decide_here(
+        &self,
+        principal: &Principal,
+        (run, call): (&str, &str),
+        approved: bool,
+    ) -> bool {
         let is_visible = self
             .lock_active()
             .get(run)
@@ -134,7 +237,7 @@ impl RunRegistry {
                 Arc::clone(&record.id),
                 record.user.clone(),
                 record.started,
-                record.to_json().to_string(),
+                self.with_hub(record.to_json()).to_string(),
             )
         };
         let row = maru_store::AgentRunRow {

@@ -42,6 +42,7 @@ static PAGES: LazyLock<Vec<DocPage>> = LazyLock::new(|| {
         "agent" = "docs/agent.md",
         "usage" = "docs/usage.md",
         "operations" = "docs/operations.md",
+        "scaling" = "docs/scaling.md",
     }
     "Reference": {
         "config" = "docs/config.md",

@@ -44,7 +44,12 @@ pub(super) async fn approve(
     Extension(principal): Extension<Principal>,
     Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    decision_response(hub.agent.runs().decide(&principal, &id, &call, true))
+    decision_response(
+        hub.agent
+            .runs()
+            .decide(&principal, (&id, &call), true)
+            .await,
+    )
 }
 
 /// `POST /api/runs/{id}/calls/{call}/refuse`.
@@ -53,7 +58,12 @@ pub(super) async fn refuse(
     Extension(principal): Extension<Principal>,
     Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    decision_response(hub.agent.runs().decide(&principal, &id, &call, false))
+    decision_response(
+        hub.agent
+            .runs()
+            .decide(&principal, (&id, &call), false)
+            .await,
+    )
 }
 
 fn decision_response(is_decided: bool) -> Response {

@@ -180,6 +180,20 @@ impl PeerHubs {
         with_timeout(REPLY_TIMEOUT, reply).await.ok_or(PeerGone)?
     }
 
+    /// Sends a request to every other hub and returns the replies that come within a
+    /// second.
+    pub async fn request_all(
+        self: &Arc<Self>,
+        topic: PeerTopic,
+        body: &str,
+    ) -> Vec<(PeerHub, String)> {
+        let replies = self.others().into_iter().map(async |hub| {
+            let reply = with_timeout(NOTE_TIMEOUT, self.request(&hub.id, topic, body)).await;
+            Some((hub, reply?.ok()?))
+        });
+        join_all(replies).await.into_iter().flatten().collect()
+    }
+
     /// Sends a request to every other hub, without a reply.
     pub async fn broadcast(self: &Arc<Self>, topic: PeerTopic, body: &str) {
         for hub in self.others() {

@@ -15,16 +15,19 @@ pub enum PeerTopic {
     StreamResume,
     /// A request with the answer to a question that another hub asked.
     InputRound,
+    /// The runs of the agent that are in progress, and decisions about their calls.
+    AgentRun,
 }
 
 impl PeerTopic {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::SessionMessage,
         Self::SessionCancel,
         Self::SessionNote,
         Self::SseMessage,
         Self::StreamResume,
         Self::InputRound,
+        Self::AgentRun,
     ];
 
     /// Its name in an envelope.
@@ -36,6 +39,7 @@ impl PeerTopic {
             Self::SseMessage => "sse-message",
             Self::StreamResume => "stream-resume",
             Self::InputRound => "input-round",
+            Self::AgentRun => "agent-run",
         }
     }
 

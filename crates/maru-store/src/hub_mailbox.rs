@@ -113,7 +113,8 @@ impl HubMailbox {
         lifetime: Duration,
     ) -> Result<(), DatabaseError> {
         let (hub, lifetime) = (Arc::clone(&self.hub), milliseconds(lifetime));
-        let work = envelopes.into_iter().map(move |it| {
+        let is_single = envelopes.len() == 1;
+        let mut work = envelopes.into_iter().map(move |it| {
             let values = vec![
                 it.hub.into(),
                 (*hub).into(),
@@ -124,6 +125,10 @@ impl HubMailbox {
             ];
             (SEND, values)
         });
+        if is_single && let Some((sql, values)) = work.next() {
+            // Without BEGIN and COMMIT it is there in half the time.
+            return self.backend.query(sql, values).await.map(drop);
+        }
         self.backend.execute_in_transaction(work).await
     }
 

@@ -86,7 +86,7 @@ async fn handle(engine: Arc<McpEngine>, topic: PeerTopic, request: PeerRequest) 
             let (stream, event) = (body["stream"].as_u64()?, body["event"].as_u64()?);
             return relay_stream(&engine, &session, (stream, event), exchange).await;
         }
-        PeerTopic::InputRound => (),
+        PeerTopic::InputRound | PeerTopic::AgentRun => (),
     }
     exchange.send("").await.ok()
 }
