@@ -273,7 +273,7 @@ impl GrowthMeasure<'_> {
                 } else {
                     product = product.saturating_mul(self.call_factor(at, &inside));
                 }
-                if calls_one_of_before(statement, at, SPLITTING) {
+                if at > 0 && calls_one_of(statement, at - 1, SPLITTING) {
                     spread = spread.max(SPLIT_FACTOR);
                 }
                 at = close;
@@ -346,11 +346,6 @@ impl GrowthMeasure<'_> {
 fn is_opening(statement: &SqlStatement, at: usize) -> bool {
     is_kind(statement, at, SqlTokenKind::OpenParenthesis)
         || is_kind(statement, at, SqlTokenKind::OpenBracket)
-}
-
-fn calls_one_of_before(statement: &SqlStatement, open: usize, names: &[&str]) -> bool {
-    open.checked_sub(1)
-        .is_some_and(|it| calls_one_of(statement, it, names))
 }
 
 /// The function that puts a text in many places of another, if it is called here.
