@@ -92,7 +92,7 @@ impl RunRegistry {
         id: &str,
     ) -> Result<Option<Value>, maru_store::Error> {
         if let Some(run) = self.get_active(principal, id) {
-            return Ok(run);
+            return Ok(Some(run));
         }
         if let Some(row) = self.0.store.find_run(id).await? {
             let row = Some(row).filter(|it| may_see(principal, &it.user));
@@ -128,12 +128,11 @@ impl RunRegistry {
         visible.collect()
     }
 
-    /// A run in progress at this hub; the inner value is absent if the caller may not see
-    /// it.
-    fn get_active(&self, principal: &Principal, id: &str) -> Option<Option<Value>> {
+    /// A run in progress at this hub, if `principal` may see it.
+    fn get_active(&self, principal: &Principal, id: &str) -> Option<Value> {
         let active = self.lock_active();
         let record = lock(active.get(id)?);
-        Some(may_see(principal, &record.user).then(|| self.with_hub(record.to_json())))
+        may_see(principal, &record.user).then(|| self.with_hub(record.to_json()))
     }
 
     /// Adds the name of this hub, if there are others.
@@ -184,7 +183,7 @@ impl RunRegistry {
                 (Some(call), Some(approved)) => {
                     self.decide_here(&principal, (run, call), approved).into()
                 }
-                _ => self.get_active(&principal, run).flatten().into(),
+                _ => self.get_active(&principal, run).into(),
             },
         )
     }

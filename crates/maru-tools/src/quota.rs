@@ -249,7 +249,7 @@ impl CallQuota {
                 };
                 match shared {
                     Some(taken) => {
-                        taken.map_err(|wait| minute_limit_exceeded(target, id, max_calls, wait))?
+                        taken.map_err(|wait| minute_limit_exceeded(target, id, max_calls, wait))?;
                     }
                     // Without the store each hub counts alone.
                     None => self.take_from_bucket(target, id, max_calls)?,
