@@ -1,5 +1,6 @@
 //! Builds the hub from its parts, starts it and stops it.
 
+mod access;
 mod data;
 mod data_directory;
 mod hub_file;
@@ -18,8 +19,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use maru_http::{AddedHosts, AddressPolicy, ClientTls};
-use maru_oauth::OAuthHttp;
+use maru_http::{AddedHosts, AddressPolicy};
 use maru_peers::PeerHubs;
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
@@ -30,10 +30,7 @@ use tracing::{info, warn};
 
 use crate::{
     agent::{Agent, AgentDependencies, ask_agent},
-    auth::{
-        AccessControl, Accounts, BearerToken, ConsoleSessions, OAuthVerifier, OidcSignIn,
-        TokenIssuer, load_or_create_admin_token,
-    },
+    auth::{Accounts, BearerToken, ConsoleSessions, OidcSignIn, load_or_create_admin_token},
     config::{Config, LoadedConfig, SecretString, config_rows},
     downstream::McpEngine,
     http::{
@@ -51,6 +48,7 @@ use crate::{
     upstream::ServerManager,
 };
 
+use access::{open_access, spawn_key_refresh};
 pub(crate) use data_directory::prepare_data_dir;
 use data_directory::{DataDirCleanup, DataFiles};
 pub(crate) use hub_file::DataDirLock;
@@ -465,51 +463,6 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         _data_dir_lock: data_dir_lock,
         _cleanup: cleanup,
     })
-}
-
-/// Opens access control.
-async fn open_access(config: &Config, store: &Store, own_port: u16) -> Result<Arc<AccessControl>> {
-    let oauth = open_oauth(config)?;
-    let issuer = if config.oauth.serve {
-        let base_url = registered_servers::sign_in_options(config, Some(own_port)).base_url;
-        // Anybody may name a document, so it is read only from the hosts that are meant.
-        let documents = AddressPolicy {
-            serves_loopback_only: false,
-            allowed_hosts: config.oauth.client_hosts.clone(),
-            ..address_policy(config, Some(own_port))
-        };
-        let http = OAuthHttp::new(documents, ClientTls::default());
-        let issuer = TokenIssuer::open(store.clone(), &config.oauth, &base_url, http);
-        Some(issuer.await?)
-    } else {
-        None
-    };
-    let access = AccessControl::load(store.clone(), config.requires_token(), oauth).await?;
-    let access = access.with_token_issuer(issuer);
-    let access = Arc::new(access.with_local_admin(config.allows_local_admin()));
-    if config.allows_local_admin() {
-        warn!(
-            "local_admin is on: every program on this machine, of any user, may change maru and start programs as its user"
-        );
-    }
-    if let Some(oauth) = access.oauth() {
-        oauth.refresh().await;
-    }
-    Ok(access)
-}
-
-fn open_oauth(config: &Config) -> Result<Option<OAuthVerifier>> {
-    let oauth = OAuthVerifier::new(&config.oauth, &address_policy(config, None));
-    oauth.map_err(anyhow::Error::msg)
-}
-
-/// Refreshes the issuer's keys periodically until the returned token is cancelled.
-fn spawn_key_refresh(access: &AccessControl, tasks: &Tasks) -> CancellationToken {
-    let stop = tasks.stop_token().child_token();
-    if let Some(oauth) = access.oauth() {
-        tasks.spawn(oauth.refresh_periodically(stop.clone()));
-    }
-    stop
 }
 
 impl RunningHub {

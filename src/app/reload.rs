@@ -8,7 +8,11 @@ use std::{
 use anyhow::{Context as _, Result};
 use tracing::warn;
 
-use super::{RunningHub, address_policy, model_settings, open_oauth, spawn_key_refresh};
+use super::{
+    RunningHub,
+    access::{open_oauth, spawn_key_refresh},
+    address_policy, model_settings,
+};
 use crate::{
     auth::load_or_create_admin_token,
     config::{Config, LoadedConfig, LogSettings, config_rows},

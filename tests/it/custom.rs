@@ -1098,6 +1098,20 @@ async fn unchanged_save_makes_no_version() {
     assert_eq!(versions.json().await.as_array().unwrap().len(), 2);
 }
 
+/// Creates the tables of an SQLite store as they were in `version`.
+fn create_older_tables(store: &rusqlite::Connection, version: u8) {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
+    let entries = fs::read_dir(directory).unwrap();
+    let mut migrations: Vec<_> = entries.map(|it| it.unwrap().path()).collect();
+    migrations.sort();
+    for migration in &migrations[..version.into()] {
+        store
+            .execute_batch(&fs::read_to_string(migration).unwrap())
+            .unwrap();
+    }
+    store.pragma_update(None, "user_version", version).unwrap();
+}
+
 /// Before version 13 of the tables a custom tool had two switches.
 #[tokio::test]
 async fn older_store_keeps_a_tool_off_that_its_list_had_switched_off() {
@@ -1107,26 +1121,22 @@ async fn older_store_keeps_a_tool_off_that_its_list_had_switched_off() {
         data_dir: directory.path().to_owned(),
         ..Config::default()
     };
-    let hub = TestHub::with_directory(config()).await;
-    create_tool(&hub, daily_limit_tool()).await;
-    hub.running.stop().await;
     let store = rusqlite::Connection::open(directory.path().join("maru.db")).unwrap();
+    create_older_tables(&store, 12);
+    let tool = daily_limit_tool();
+    store
+        .execute(
+            "INSERT INTO h_custom_tool (name, description_agent, tool_type, source, definition)
+             VALUES (?1, ?2, 'SQL', 'sample', ?3)",
+            ["name", "description_agent", "definition"].map(|it| tool[it].as_str().unwrap()),
+        )
+        .unwrap();
     store
         .execute_batch(
-            "DROP TABLE h_custom_tool_draft; DROP TABLE data_source; DROP TABLE hub_setting;
-             DROP TABLE model_usage; DROP TABLE model_usage_batch; DROP TABLE model_budget;
-             DROP TABLE call_usage; DROP TABLE model; DROP TABLE server_credential;
-             DROP TABLE server_sign_in; DROP INDEX idx_audit_call; DROP INDEX idx_audit_target;
-             DROP INDEX idx_audit_server; DROP INDEX idx_audit_principal;
-             DROP INDEX idx_audit_failed; ALTER TABLE audit DROP COLUMN call_number;
-             ALTER TABLE audit DROP COLUMN server; ALTER TABLE audit DROP COLUMN error;
-             ALTER TABLE audit DROP COLUMN failed; ALTER TABLE audit DROP COLUMN argument_bytes;
-             ALTER TABLE audit DROP COLUMN result_bytes; ALTER TABLE audit DROP COLUMN server_took;
-             ALTER TABLE h_custom_tool DROP COLUMN is_paged;
-             ALTER TABLE h_custom_tool DROP COLUMN max_rows;
-             ALTER TABLE h_custom_tool DROP COLUMN timeout_ms;
-             PRAGMA user_version = 12;
-             INSERT INTO tool_off (server, tool) VALUES ('maru', 'get_user_daily_limit'), ('maru', 'search_docs')",
+            "INSERT INTO h_custom_tool_param (tool_id, param_name, param_type)
+                 SELECT id, 'user_name', 'STRING' FROM h_custom_tool;
+             INSERT INTO tool_off (server, tool)
+                 VALUES ('maru', 'get_user_daily_limit'), ('maru', 'search_docs')",
         )
         .unwrap();
     drop(store);

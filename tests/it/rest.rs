@@ -19,8 +19,9 @@ use crate::{
 
 const SERVERS_ROUTE: &str = "/api/mcp/servers";
 /// Routes that do not use the store, or need a client or a page.
-const ROUTES_TESTED_ELSEWHERE: [&str; 30] = [
+const ROUTES_TESTED_ELSEWHERE: [&str; 31] = [
     "/oauth/oidc",
+    "/oauth/oidc/callback",
     "/oauth/authorize",
     "/oauth/consent",
     "/oauth/invitation",

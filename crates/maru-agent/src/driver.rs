@@ -15,7 +15,7 @@ use super::{
     machine::{AgentMachine, MachineEffect, MachineEvent, ModelReply, Observation, RunLimits},
     record::{RunCall, RunCallOutcome, RunCallResult, RunRecord},
     runs::RunGuard,
-    toolbox::{AgentTool, FIND_TOOLS, Toolbox, find_tools_definition},
+    toolbox::{AgentTool, FIND_TOOLS, Toolbox, advise_search, find_tools_definition},
 };
 use maru_llm::{
     self as llm, ChatEvent, ChatMessage, ChatRequest, ChatRequestOptions, ChatRole, ChatToolCall,
@@ -266,20 +266,18 @@ impl<'a> RunDriver<'a> {
     }
 
     fn tool_tokens(&self) -> usize {
-        let offered = self.offered.iter();
-        offered.map(|at| self.toolbox.tools[*at].tokens).sum()
+        let tokens = |at: &usize| self.toolbox.tools[*at].tokens;
+        self.offered.iter().map(tokens).sum()
     }
 
     async fn resolve_model(&self) -> Result<String, Error> {
         let configured = self.agent.settings.model.as_ref();
-        match self.request.model.as_ref().or(configured) {
-            Some(name) => Ok(name.clone()),
-            None => {
-                let models = self.agent.models.current().list_models().await;
-                let first = models.into_iter().next();
-                first.map(|it| it.name).ok_or(Error::NoModel)
-            }
+        if let Some(name) = self.request.model.as_ref().or(configured) {
+            return Ok(name.clone());
         }
+        let models = self.agent.models.current().list_models().await;
+        let first = models.into_iter().next();
+        first.map(|it| it.name).ok_or(Error::NoModel)
     }
 
     fn conversation(&self) -> Vec<ChatMessage> {
@@ -384,23 +382,13 @@ impl<'a> RunDriver<'a> {
     /// The message to the model about a call that cannot be made: a tool that exists, but is
     /// not offered, can be found.
     fn explain_invalid_call(&self, invalid: &InvalidToolCall) -> String {
-        let Some(name) = invalid.name.as_deref() else {
+        let (Some(name), Some(_)) = (invalid.name.as_deref(), self.selected) else {
             return invalid.reason.clone();
         };
         let hidden = self.toolbox.tools.iter().enumerate().find(|(at, it)| {
             it.is_called(name) && !self.offered.contains(at) && self.may_offer(it)
         });
-        match (hidden, self.selected) {
-            (Some((_, tool)), Some(_)) => format!(
-                "the tool {} exists but is not offered yet; call {FIND_TOOLS} with what it should do, then call it",
-                tool.qualified_name
-            ),
-            (None, Some(_)) => format!(
-                "{}; {FIND_TOOLS} finds tools that are not offered yet",
-                invalid.reason
-            ),
-            _ => invalid.reason.clone(),
-        }
+        advise_search(&invalid.reason, hidden.map(|(_, it)| it))
     }
 
     /// Makes the calls of a round concurrently.

@@ -131,6 +131,18 @@ impl AgentTool {
     }
 }
 
+/// The message to the model about a rejected call when it can search for tools; `hidden` is
+/// the tool that it meant, if that exists but is not offered.
+pub(super) fn advise_search(reason: &str, hidden: Option<&AgentTool>) -> String {
+    match hidden {
+        Some(tool) => format!(
+            "the tool {} exists but is not offered yet; call {FIND_TOOLS} with what it should do, then call it",
+            tool.qualified_name
+        ),
+        None => format!("{reason}; {FIND_TOOLS} finds tools that are not offered yet"),
+    }
+}
+
 /// The tool that finds others.
 pub(super) fn find_tools_definition() -> ChatTool {
     ChatTool {

@@ -38,6 +38,7 @@ mod rejection;
 mod request_observer;
 mod resource_metadata;
 mod responses;
+mod route_entry;
 mod router;
 mod routes;
 mod runs;

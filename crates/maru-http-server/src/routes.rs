@@ -2,19 +2,16 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use axum::{
-    Router,
-    handler::Handler,
-    http::Method,
-    routing::{MethodFilter, MethodRouter, on},
-};
+use axum::{Router, http::Method};
 
 use super::{
     HubState, accounts, allowed_hosts, anthropic, audit, authorization, call_usage, calls, connect,
     console, custom_tools, diagnostics, discovery, docs, generate, health, limits, mcp, metrics,
     model_api, models, ollama, openai, prompts_and_resources, registry, resource_metadata,
-    responses, runs, servers, sign_in, sources, tokens, tool_overrides, tool_stream, tools,
-    toolsets, transfer, usage,
+    responses,
+    route_entry::{RouteEntry, admin, agent, mcp_endpoint, public, reader},
+    runs, servers, sign_in, sources, tokens, tool_overrides, tool_stream, tools, toolsets,
+    transfer, usage,
 };
 use maru_auth::{AccessRole, Principal};
 
@@ -25,23 +22,15 @@ const DELETE: Method = Method::DELETE;
 
 /// The table of all routes.
 fn route_table() -> Vec<RouteEntry> {
-    vec![
-        // MCP endpoints. Their dispatch checks who may call tools.
-        reader(POST, "/mcp", mcp::all_servers).filtered(),
-        reader(GET, "/mcp", mcp::all_servers).filtered(),
-        reader(DELETE, "/mcp", mcp::all_servers).filtered(),
-        reader(GET, "/mcp/s/{name}", mcp::one_server).filtered(),
-        reader(POST, "/mcp/s/{name}", mcp::one_server).filtered(),
-        reader(DELETE, "/mcp/s/{name}", mcp::one_server).filtered(),
-        reader(GET, "/mcp/t/{name}", mcp::toolset).filtered(),
-        reader(POST, "/mcp/t/{name}", mcp::toolset).filtered(),
-        reader(DELETE, "/mcp/t/{name}", mcp::toolset).filtered(),
-        reader(GET, "/sse/t/{name}", mcp::sse_toolset).filtered(),
-        reader(POST, "/sse/t/{name}", mcp::sse_toolset).filtered(),
-        reader(DELETE, "/sse/t/{name}", mcp::sse_toolset).filtered(),
-        reader(GET, "/sse", mcp::sse).filtered(),
-        reader(POST, "/sse", mcp::sse).filtered(),
-        reader(DELETE, "/sse", mcp::sse).filtered(),
+    // Their dispatch checks who may call tools.
+    let mcp_endpoints = [
+        mcp_endpoint("/mcp", mcp::all_servers),
+        mcp_endpoint("/mcp/s/{name}", mcp::one_server),
+        mcp_endpoint("/mcp/t/{name}", mcp::toolset),
+        mcp_endpoint("/sse", mcp::sse),
+        mcp_endpoint("/sse/t/{name}", mcp::sse_toolset),
+    ];
+    let others = vec![
         reader(POST, "/sse/message", mcp::sse_message).filtered(),
         // What clients can learn without an MCP connection.
         public(GET, "/.well-known/ai-catalog.json", discovery::catalog),
@@ -365,13 +354,8 @@ fn route_table() -> Vec<RouteEntry> {
             "/.well-known/oauth-protected-resource/{*resource}",
             resource_metadata::show,
         ),
-    ]
-}
-
-/// A row of the route table.
-struct RouteEntry {
-    rule: RouteRule,
-    handler: MethodRouter<Arc<HubState>>,
+    ];
+    mcp_endpoints.into_iter().flatten().chain(others).collect()
 }
 
 /// Who may use a route.
@@ -385,7 +369,7 @@ pub struct RouteRule {
     pub min_role: Option<AccessRole>,
     /// Whether the handler filters by the grants of a restricted token. Restricted tokens
     /// cannot use other routes.
-    filters_by_grants: bool,
+    pub(super) filters_by_grants: bool,
     /// Whether a request counts against the limits of its principal.
     pub(super) counts_against_quota: bool,
 }
@@ -488,70 +472,6 @@ impl RouteRule {
     }
 }
 
-impl RouteEntry {
-    /// The handler filters by the grants of the principal.
-    fn filtered(mut self) -> Self {
-        self.rule.filters_by_grants = true;
-        self
-    }
-
-    /// Requests count against the limits of the principal.
-    fn counted(mut self) -> Self {
-        self.rule.counts_against_quota = true;
-        self
-    }
-}
-
-fn public<H: Handler<T, Arc<HubState>>, T: 'static>(
-    method: Method,
-    path: &'static str,
-    handler: H,
-) -> RouteEntry {
-    route(None, method, path, handler)
-}
-
-fn reader<H: Handler<T, Arc<HubState>>, T: 'static>(
-    method: Method,
-    path: &'static str,
-    handler: H,
-) -> RouteEntry {
-    route(Some(AccessRole::Reader), method, path, handler)
-}
-
-fn agent<H: Handler<T, Arc<HubState>>, T: 'static>(
-    method: Method,
-    path: &'static str,
-    handler: H,
-) -> RouteEntry {
-    route(Some(AccessRole::Agent), method, path, handler)
-}
-
-fn admin<H: Handler<T, Arc<HubState>>, T: 'static>(
-    method: Method,
-    path: &'static str,
-    handler: H,
-) -> RouteEntry {
-    route(Some(AccessRole::Admin), method, path, handler)
-}
-
-fn route<H: Handler<T, Arc<HubState>>, T: 'static>(
-    min_role: Option<AccessRole>,
-    method: Method,
-    path: &'static str,
-    handler: H,
-) -> RouteEntry {
-    let filter = MethodFilter::try_from(method.clone()).expect("the table has standard methods");
-    let rule = RouteRule {
-        method,
-        path,
-        min_role,
-        filters_by_grants: false,
-        counts_against_quota: false,
-    };
-    let handler = on(filter, handler);
-    RouteEntry { rule, handler }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -592,7 +512,9 @@ mod tests {
         let exceptions = [
             "/mcp",
             "/mcp/s/{name}",
+            "/mcp/t/{name}",
             "/sse",
+            "/sse/t/{name}",
             "/sse/message",
             "/v1/chat/completions",
             "/v1/completions",
