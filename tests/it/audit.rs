@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     http_client::{TestRequest, wait_for},
+    postgres_cluster::PostgresCluster,
     test_hub::{TestHub, call_message},
 };
 
@@ -183,6 +184,57 @@ async fn calls_can_be_searched_after_a_restart() {
     assert!(
         refused["error"].as_str().unwrap().contains("none of ok"),
         "{refused}"
+    );
+    hub.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_stops_the_audit_log_on_postgresql() {
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    let hub = TestHub::with_config(|config| {
+        config.store_url = Some(cluster.url(&database).into());
+        config.oauth.serve = true;
+    })
+    .await;
+    // NUL, which PostgreSQL stores in no text.
+    let page = TestRequest::new(&hub.address, "POST", "/oauth/sign-in")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body("name=%00&passphrase=wrong+passphrase");
+    assert_eq!(page.send().await.status, 403);
+    let session = json!({"name": "\0", "passphrase": "wrong passphrase"});
+    let session = TestRequest::post(&hub.address, "/api/session", &session);
+    assert_eq!(session.send().await.status, 403);
+    for path in ["/api/servers/a%00/tools", "/api/audit?principal=%00"] {
+        let read = hub.send_as_admin("GET", path, Value::Null).await;
+        assert!(read.status.as_u16() < 500, "{path} {}", read.status);
+    }
+    let mcp = hub.initialize_session("2025-11-25", json!({})).await;
+    let call = async |tool: &str| {
+        let message = call_message(1, tool, json!({"text": "a\0b"}));
+        let request = hub.session_request(&mcp, &message);
+        request.send().await.rpc_response().await
+    };
+    call("\0").await;
+    // A name that no index of PostgreSQL takes.
+    let long: String = (0..3000_u32)
+        .filter_map(|it| char::from_u32(0x4e00 + it * 7 % 20_000))
+        .collect();
+    call(&long).await;
+    let records = async || audit_records(&hub, "limit=100").await;
+    let kept = wait_for(records, |it| it.len() == 4).await;
+    let names: Vec<&str> = kept.iter().filter_map(|it| it["target"].as_str()).collect();
+    assert_eq!(names.iter().filter(|it| **it == "\u{fffd}").count(), 3);
+    // A record that the database refuses is dropped, and no other.
+    let refuse = "ALTER TABLE audit ADD CONSTRAINT refused CHECK (target <> 'refused')";
+    cluster.run_sql(&database, refuse);
+    for tool in ["before", "refused", "after"] {
+        call(tool).await;
+    }
+    let kept = wait_for(records, |it| it.len() == 6).await;
+    assert_eq!(
+        (&kept[0]["target"], &kept[1]["target"]),
+        (&json!("after"), &json!("before"))
     );
     hub.running.stop().await;
 }

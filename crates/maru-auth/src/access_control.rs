@@ -287,7 +287,8 @@ impl KnownToken {
     }
 }
 
-fn is_valid_name(name: &str) -> bool {
+/// Whether tokens and accounts may have this name.
+pub(super) fn is_valid_name(name: &str) -> bool {
     let is_allowed = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.');
     (1..=63).contains(&name.len())
         && name.bytes().all(is_allowed)

@@ -9,8 +9,8 @@ use maru_store::{AccountRow, Store};
 use thiserror::Error;
 
 use super::{
-    AccessControl, AccessRole, BearerToken, TokenDraft, TokenError, passphrase,
-    rate_limit::AttemptLimit,
+    AccessControl, AccessRole, BearerToken, TokenDraft, TokenError, access_control::is_valid_name,
+    passphrase, rate_limit::AttemptLimit,
 };
 
 /// How long an invitation is open.
@@ -152,7 +152,11 @@ impl Accounts {
         if !may_try {
             return Err(AccountError::TooMany);
         }
-        let hash = self.store.passphrase_hash(name).await?;
+        let hash = if is_valid_name(name) {
+            self.store.passphrase_hash(name).await?
+        } else {
+            None
+        };
         if !passphrase::verify(passphrase, hash).await {
             return Err(AccountError::WrongPassphrase);
         }

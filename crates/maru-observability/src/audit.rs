@@ -54,6 +54,8 @@ const USAGE_DETAIL_MS: i64 = 2 * clock::DAY_MS;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Characters of arguments that are kept.
 const MAX_TEXT_CHARS: usize = 1000;
+/// Characters of names that are kept. An index of PostgreSQL takes at most 2704 bytes.
+const MAX_NAME_CHARS: usize = 500;
 
 /// The audit log.
 #[derive(Debug)]
@@ -233,11 +235,47 @@ impl AuditLog {
                 true
             }
             Err(error) if error.is_down() => false,
+            Err(error) if error.is_refusal() => self.write_one_by_one(batch).await,
             Err(error) => {
                 warn!(%error, "{} audit records wait until the store is back", batch.len());
                 false
             }
         }
+    }
+
+    /// Writes the records of a refused batch one by one and drops those that are refused
+    /// again, so that they do not keep all others from being written.
+    async fn write_one_by_one(&self, batch: &mut Arc<Vec<AuditItem>>) -> bool {
+        let items = match Arc::try_unwrap(mem::take(batch)) {
+            Ok(items) => items,
+            Err(shared) => {
+                *batch = shared;
+                return false;
+            }
+        };
+        let mut items = items.into_iter();
+        while let Some(item) = items.next() {
+            let usage = sum_usage(item.call().into_iter());
+            let row = item.to_row(&mut OriginCache::default());
+            match self.store.insert_calls(row, usage).await {
+                Ok(()) => {
+                    if let AuditItem::Flush(done) = item {
+                        // The search may have given up.
+                        let _ = done.send(());
+                    }
+                }
+                Err(error) if error.is_refusal() => {
+                    self.dropped.fetch_add(1, Relaxed);
+                    warn!(%error, "the store refuses an audit record, which is dropped");
+                }
+                Err(error) => {
+                    warn!(%error, "audit records wait until the store is back");
+                    *batch = Arc::new(iter::once(item).chain(items).collect());
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     async fn close_stale_changes(&self, before: i64) {
@@ -285,11 +323,11 @@ impl AuditedChange<'_> {
         AuditRow {
             id: 0,
             at: clock::now_ms(),
-            principal: self.principal.to_owned(),
+            principal: truncate_name(self.principal),
             origin: format_origin(self.remote_ip),
             client: None,
             action: self.action.clone(),
-            target: truncate_text(self.target),
+            target: truncate_name(self.target),
             arguments: truncate_text(&self.arguments),
             outcome: self.status.to_string(),
             took_micros: micros(self.duration),
@@ -304,18 +342,18 @@ fn call_row(record: &CallRecord, origins: &mut OriginCache) -> AuditRow {
     AuditRow {
         id: 0,
         at: i64::try_from(record.ended_at).unwrap_or(i64::MAX),
-        principal: request.principal.to_string(),
+        principal: truncate_name(&request.principal),
         origin: origins.format(request.remote_ip),
-        client: request.client.as_ref().map(ToString::to_string),
+        client: request.client.as_deref().map(truncate_name),
         action: "tools/call".to_owned(),
-        target: request.tool.to_string(),
+        target: truncate_name(&request.tool),
         arguments: truncate_text(&mask_secrets(&request.arguments)),
         outcome: record.outcome.as_str().to_owned(),
         took_micros: micros(record.duration),
         request: request.request_id.to_string(),
         call: Some(AuditedCall {
             number: i64::try_from(record.id).unwrap_or(i64::MAX),
-            server: request.server.to_string(),
+            server: truncate_name(&request.server),
             error: error_text(record).map(|it| truncate_text(&it)),
             failed: record.outcome.is_error(),
             argument_bytes: byte_count(record.argument_bytes),
@@ -404,7 +442,16 @@ fn micros(took: Duration) -> i64 {
 }
 
 fn truncate_text(text: &str) -> String {
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
+    truncate(text, MAX_TEXT_CHARS)
+}
+
+/// Cuts a name, which an index contains.
+fn truncate_name(name: &str) -> String {
+    truncate(name, MAX_NAME_CHARS)
+}
+
+fn truncate(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -122,6 +122,9 @@ pub enum DatabaseError {
     /// PostgreSQL reported an error.
     #[error("{0}")]
     Postgres(String),
+    /// PostgreSQL refused the values of a statement.
+    #[error("{0}")]
+    RefusedValues(String),
     /// The connection to PostgreSQL failed.
     #[error("{0}")]
     Unreachable(maru_postgres::PostgresConnectError),
@@ -148,6 +151,22 @@ impl Error {
     /// Whether the database is unreachable. The outage is already logged.
     pub fn is_down(&self) -> bool {
         matches!(self, Self::Down { .. })
+    }
+
+    /// Whether the database refused the values, as it would at each further attempt.
+    pub fn is_refusal(&self) -> bool {
+        use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
+        match self {
+            Self::Failed { cause, .. } => match cause {
+                DatabaseError::RefusedValues(_) => true,
+                DatabaseError::Sqlite(error) => matches!(
+                    error.sqlite_error_code(),
+                    Some(ConstraintViolation | TooBig | TypeMismatch)
+                ),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Returns why the database is unreachable; the reason does not reveal where it is.

@@ -191,7 +191,14 @@ impl From<tokio_postgres::Error> for DatabaseError {
         match error.as_db_error() {
             Some(refusal) => {
                 let (message, code) = (refusal.message(), refusal.code().code());
-                Self::Postgres(format!("the server says: {message} ({code})"))
+                let text = format!("the server says: {message} ({code})");
+                // Data exceptions, violated constraints and exceeded program limits.
+                let classes = ["22", "23", "54"];
+                if classes.iter().any(|it| code.starts_with(it)) {
+                    Self::RefusedValues(text)
+                } else {
+                    Self::Postgres(text)
+                }
             }
             None => Self::Unreachable(PostgresConnectError::from(&error)),
         }

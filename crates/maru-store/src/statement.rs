@@ -74,13 +74,19 @@ impl fmt::Debug for CellValue {
 
 impl From<&str> for CellValue {
     fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+        text.to_owned().into()
     }
 }
 
+/// PostgreSQL stores no text with the character NUL, which anybody may send; U+FFFD takes
+/// its place in both back ends.
 impl From<String> for CellValue {
     fn from(text: String) -> Self {
-        Self::Text(text)
+        Self::Text(if text.contains('\0') {
+            text.replace('\0', "\u{fffd}")
+        } else {
+            text
+        })
     }
 }
 
@@ -174,6 +180,18 @@ impl TryFrom<CellValue> for [u8; 32] {
             CellValue::Blob(bytes) => Self::try_from(bytes)
                 .map_err(|other| CellValue::Blob(other).unexpected_type(expected)),
             other => Err(other.unexpected_type(expected)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_contains_nul() {
+        for value in [CellValue::from("a\0b"), "a\0b".to_owned().into()] {
+            assert!(value == CellValue::Text("a\u{fffd}b".to_owned()));
         }
     }
 }

@@ -25,9 +25,9 @@ pub(super) fn sum_usage<'a>(calls: impl Iterator<Item = &'a CallRecord>) -> Vec<
         let key = (slot, tool, &*request.server, &*request.principal, bucket);
         let sum = sums.entry(key).or_insert_with(|| CallUsageRow {
             slot,
-            tool: tool.to_owned(),
-            server: request.server.to_string(),
-            caller: request.principal.to_string(),
+            tool: super::truncate_name(tool),
+            server: super::truncate_name(&request.server),
+            caller: super::truncate_name(&request.principal),
             bucket,
             ..CallUsageRow::default()
         });
