@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use serde_json::{Value, json};
+
 /// The servers and tools that a token is limited to. An absent list allows everything, an
 /// empty list nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -12,6 +14,8 @@ pub struct Grants {
     tools: Option<BTreeSet<String>>,
     /// The name of a toolset, which must contain a tool besides.
     toolset: Option<Arc<str>>,
+    /// Whether no prompts and resources are allowed, on whatever servers.
+    is_tools_only: bool,
 }
 
 impl Grants {
@@ -22,6 +26,8 @@ impl Grants {
         toolset: Option<String>,
     ) -> Option<Self> {
         let grants = Self {
+            // A list of tools without one of servers means these tools and nothing else.
+            is_tools_only: servers.is_none() && tools.is_some(),
             servers: servers.map(BTreeSet::from_iter),
             tools: tools.map(BTreeSet::from_iter),
             toolset: toolset.map(Arc::from),
@@ -29,9 +35,28 @@ impl Grants {
         (grants != Self::default()).then_some(grants)
     }
 
-    /// The lists of servers and of tools, as other hubs need them.
-    pub(super) fn to_lists(&self) -> [Option<Vec<String>>; 2] {
-        [&self.servers, &self.tools].map(|it| Some(it.as_ref()?.iter().cloned().collect()))
+    /// All limits in an order of their own: equal grants have equal texts.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "servers": self.servers,
+            "tools": self.tools,
+            "toolset": self.toolset.as_deref(),
+            "toolsOnly": self.is_tools_only,
+        })
+    }
+
+    /// The grants of which [`Grants::to_json`] made this; `None` if it is something else.
+    pub(super) fn from_json(record: &Value) -> Option<Self> {
+        let list = |name: &str| -> Option<Option<BTreeSet<String>>> {
+            serde_json::from_value(record[name].clone()).ok()
+        };
+        let toolset: Option<String> = serde_json::from_value(record["toolset"].clone()).ok()?;
+        Some(Self {
+            servers: list("servers")?,
+            tools: list("tools")?,
+            toolset: toolset.map(Arc::from),
+            is_tools_only: record["toolsOnly"].as_bool()?,
+        })
     }
 
     /// The same grants for at most these servers.
@@ -40,8 +65,7 @@ impl Grants {
         let is_allowed = |it: &&String| self.allows_server(it);
         Self {
             servers: Some(servers.iter().filter(is_allowed).cloned().collect()),
-            tools: self.tools.clone(),
-            toolset: self.toolset.clone(),
+            ..self.clone()
         }
     }
 
@@ -74,13 +98,9 @@ impl Grants {
         self.allows_server(server) && self.tools.as_ref().is_none_or(is_listed)
     }
 
-    /// Whether prompts and resources of a server are allowed. A token with a list of tools
-    /// but no list of servers is meant for these tools and nothing else.
+    /// Whether prompts and resources of a server are allowed.
     pub fn allows_prompts_and_resources(&self, server: &str) -> bool {
-        match (&self.servers, &self.tools) {
-            (Some(servers), _) => servers.contains(server),
-            (None, tools) => tools.is_none(),
-        }
+        !self.is_tools_only && self.allows_server(server)
     }
 }
 
@@ -122,5 +142,19 @@ mod tests {
         assert_eq!(limited, grants(Some(&["gx"]), Some(&["gx__add"])));
         let both = grants(Some(&["gx"]), Some(&["fx__echo"]));
         assert!(!both.allows_tool("fx", "echo", "fx__echo"));
+    }
+
+    #[test]
+    fn choice_of_servers_opens_nothing() {
+        let tool = grants(None, Some(&["fx__echo"]));
+        assert!(!tool.allows_prompts_and_resources("fx"));
+        let limited = tool.limited_to(&["fx".to_owned()]);
+        let other_hub = Grants::from_json(&limited.to_json()).unwrap();
+        assert_eq!(other_hub, limited);
+        for limited in [limited, other_hub] {
+            assert!(limited.allows_tool("fx", "echo", "fx__echo"));
+            assert!(!limited.allows_tool("fx", "add", "fx__add"));
+            assert!(!limited.allows_prompts_and_resources("fx"));
+        }
     }
 }

@@ -162,19 +162,19 @@ impl Principal {
         self.is_local() && self.role == AccessRole::Admin
     }
 
+    /// What the principal is limited to, as JSON; null if it is not limited. Equal limits
+    /// give equal values.
+    pub fn limits(&self) -> Value {
+        self.grants.as_ref().map_or(Value::Null, |it| it.to_json())
+    }
+
     /// The principal as one hub names it to another. Two principals are equal if theirs
     /// are, without `claims`.
     pub fn to_json(&self) -> Value {
-        let [servers, tools] = self
-            .grants
-            .as_ref()
-            .map_or([None, None], |it| it.to_lists());
         json!({
             "name": self.name(),
             "role": self.role.as_str(),
-            "servers": servers,
-            "tools": tools,
-            "toolset": self.toolset().map(|it| &**it),
+            "limits": self.limits(),
             "toolListing": self.tool_listing.map(ToolListing::as_str),
             "claims": self.claims.as_deref(),
         })
@@ -182,14 +182,14 @@ impl Principal {
 
     /// The principal that another hub named.
     pub fn from_json(record: &Value) -> Option<Self> {
-        let list = |name: &str| -> Option<Vec<String>> {
-            serde_json::from_value(record[name].clone()).ok()?
-        };
         let role = AccessRole::parse(record["role"].as_str()?)?;
         let text = |name: &str| -> Option<Option<String>> {
             serde_json::from_value(record[name].clone()).ok()
         };
-        let grants = Grants::new(list("servers"), list("tools"), text("toolset")?);
+        let grants = match record.get("limits")? {
+            Value::Null => None,
+            limits => Some(Grants::from_json(limits)?),
+        };
         let listing = text("toolListing")?;
         let principal = Self::new(record["name"].as_str()?, role, grants)
             .with_tool_listing(listing.as_deref().and_then(ToolListing::parse));
