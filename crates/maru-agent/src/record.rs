@@ -6,6 +6,7 @@ use maru_runtime::clock;
 use serde_json::{Value, json};
 
 use super::{CutReason, FinalAnswer, UnavailableServer};
+use maru_auth::Principal;
 use maru_llm::{ChatResponse, ChatToolCall, TokenUsage};
 
 /// Something that happened, for those who watch.
@@ -156,6 +157,8 @@ impl RunCallOutcome {
 pub(super) struct RunRecord {
     pub(super) id: Arc<str>,
     pub(super) user: String,
+    /// What the user was limited to when it began; null without limits.
+    pub(super) limits: Value,
     model: String,
     question: String,
     pub(super) started: i64,
@@ -185,10 +188,11 @@ struct RunRound {
 const MAX_KEPT_CHARS: usize = 20_000;
 
 impl RunRecord {
-    pub(super) fn new(id: Arc<str>, user: &str, question: &str) -> Self {
+    pub(super) fn new(id: Arc<str>, principal: &Principal, question: &str) -> Self {
         Self {
             id,
-            user: user.to_owned(),
+            user: principal.name().to_owned(),
+            limits: principal.limits(),
             model: String::new(),
             question: truncate(question),
             started: clock::now_ms(),
@@ -298,6 +302,7 @@ impl RunRecord {
         json!({
             "id": &*self.id,
             "user": self.user,
+            "limits": self.limits,
             "model": self.model,
             "question": self.question,
             "state": self.state,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use maru_runtime::{clock, tasks::Tasks};
-use maru_store::Store;
+use maru_store::{AgentRunRow, Store};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tracing::warn;
@@ -75,11 +75,11 @@ impl RunRegistry {
         runs.sort_by(|a, b| b["id"].as_str().cmp(&a["id"].as_str()));
         let user = (principal.role() < AccessRole::Admin).then(|| principal.name());
         let ended = self.0.store.runs(user, MAX_LISTED_RUNS).await?;
-        let ended = ended.iter().map(|row| {
-            let mut record: Value = serde_json::from_str(&row.record).unwrap_or_default();
+        let ended = ended.iter().filter_map(|row| {
+            let mut record = visible_record(principal, row)?;
             let rounds = record["rounds"].as_array().map_or(0, Vec::len);
             record["rounds"] = rounds.into();
-            record
+            Some(record)
         });
         runs.extend(ended);
         Ok(runs)
@@ -95,8 +95,7 @@ impl RunRegistry {
             return Ok(Some(run));
         }
         if let Some(row) = self.0.store.find_run(id).await? {
-            let row = Some(row).filter(|it| may_see(principal, &it.user));
-            return Ok(row.and_then(|it| serde_json::from_str(&it.record).ok()));
+            return Ok(visible_record(principal, &row));
         }
         let replies = self.ask_peers(principal, json!({"run": id})).await;
         Ok(replies.into_iter().find(|it| !it.is_null()))
@@ -123,7 +122,8 @@ impl RunRegistry {
         let active = self.lock_active();
         let visible = active.values().rev().filter_map(|record| {
             let record = lock(record);
-            may_see(principal, &record.user).then(|| self.with_hub(record.summary()))
+            may_see(principal, &record.user, &record.limits)
+                .then(|| self.with_hub(record.summary()))
         });
         visible.collect()
     }
@@ -132,7 +132,7 @@ impl RunRegistry {
     fn get_active(&self, principal: &Principal, id: &str) -> Option<Value> {
         let active = self.lock_active();
         let record = lock(active.get(id)?);
-        may_see(principal, &record.user).then(|| self.with_hub(record.to_json()))
+        may_see(principal, &record.user, &record.limits).then(|| self.with_hub(record.to_json()))
     }
 
     /// Adds the name of this hub, if there are others.
@@ -194,10 +194,10 @@ impl RunRegistry {
         (run, call): (&str, &str),
         approved: bool,
     ) -> bool {
-        let is_visible = self
-            .lock_active()
-            .get(run)
-            .is_some_and(|it| may_see(principal, &lock(it).user));
+        let is_visible = self.lock_active().get(run).is_some_and(|it| {
+            let record = lock(it);
+            may_see(principal, &record.user, &record.limits)
+        });
         is_visible && self.0.approvals.decide(run, call, approved)
     }
 
@@ -213,7 +213,7 @@ impl RunRegistry {
     pub(super) fn begin(&self, principal: &Principal, question: &str) -> RunGuard {
         // Ids sort by time.
         let id: Arc<str> = random_id(&format!("run_{:013}_", clock::now_ms())).into();
-        let record = RunRecord::new(Arc::clone(&id), principal.name(), question);
+        let record = RunRecord::new(Arc::clone(&id), principal, question);
         let record = Arc::new(Mutex::new(record));
         self.lock_active()
             .insert(Arc::clone(&id), Arc::clone(&record));
@@ -239,7 +239,7 @@ impl RunRegistry {
                 self.with_hub(record.to_json()).to_string(),
             )
         };
-        let row = maru_store::AgentRunRow {
+        let row = AgentRunRow {
             id: id.to_string(),
             user,
             started_at: started,
@@ -282,10 +282,80 @@ impl Drop for RunGuard {
     }
 }
 
-fn may_see(principal: &Principal, user: &str) -> bool {
-    principal.role() >= AccessRole::Admin || principal.name() == user
+/// The record of an ended run, if `principal` may see it.
+fn visible_record(principal: &Principal, row: &AgentRunRow) -> Option<Value> {
+    let record: Value = serde_json::from_str(&row.record).ok()?;
+    may_see(principal, &row.user, &record["limits"]).then_some(record)
+}
+
+/// Whether `principal` may see and decide a run of `user` that began with these limits. Who
+/// is limited, like a client that a person allowed little, takes part only in runs that
+/// are limited in the same way.
+fn may_see(principal: &Principal, user: &str, limits: &Value) -> bool {
+    if principal.grants().is_some() {
+        principal.name() == user && principal.limits() == *limits
+    } else {
+        principal.role() >= AccessRole::Admin || principal.name() == user
+    }
 }
 
 fn lock(record: &Mutex<RunRecord>) -> MutexGuard<'_, RunRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn principal(role: &str, tools: Option<&[&str]>) -> Principal {
+        let limits = tools.map(|it| json!({"tools": it, "toolsOnly": true}));
+        let principal = json!({"name": "kim", "role": role, "limits": limits});
+        Principal::from_json(&principal).unwrap()
+    }
+
+    #[tokio::test]
+    async fn limited_principal_sees_and_decides_only_runs_with_equal_limits() {
+        let store = Store::in_memory().await.unwrap();
+        let runs = RunRegistry::new(store, Tasks::default(), 1, None);
+        let (whole, echo) = (
+            principal("agent", None),
+            principal("agent", Some(&["fx__echo"])),
+        );
+        let (add, admin) = (
+            principal("agent", Some(&["fx__add"])),
+            principal("admin", Some(&["fx__echo"])),
+        );
+        let begun = [runs.begin(&whole, "all"), runs.begin(&echo, "echo")];
+        let ids = begun.each_ref().map(|it| Arc::clone(&it.id));
+        let check = async || {
+            for (who, expected) in [
+                (&whole, [true, true]),
+                (&echo, [false, true]),
+                (&add, [false, false]),
+                (&admin, [false, true]),
+            ] {
+                let listed = runs.list(who).await.unwrap();
+                for (id, expected) in ids.iter().zip(expected) {
+                    let is_listed = listed.iter().any(|it| it["id"] == **id);
+                    let found = runs.get(who, id).await.unwrap();
+                    assert_eq!((is_listed, found.is_some()), (expected, expected));
+                }
+            }
+        };
+        check().await;
+        for (who, at, expected) in [(&echo, 0, false), (&add, 1, false), (&whole, 1, true)] {
+            tokio::select! {
+                biased;
+                _ = runs.approvals().wait(&ids[at], "call") => unreachable!(),
+                decided = runs.decide(who, (&ids[at], "call"), true) => {
+                    assert_eq!(decided, expected);
+                }
+            }
+        }
+        drop(begun);
+        while !runs.lock_active().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        check().await;
+    }
 }
