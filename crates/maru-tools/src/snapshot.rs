@@ -334,8 +334,64 @@ fn select_entries(
     let is_tool = |it: &&Arc<CatalogEntry>| it.kind() == CatalogEntryKind::Tool;
     let tools = view.entries().filter(is_tool);
     let tools: Vec<&Arc<CatalogEntry>> = tools.filter(|it| is_selected(it)).collect();
-    let interfaces: HashSet<&str> = tools.iter().filter_map(|it| it.ui_resource()).collect();
+    // A server may name anything as a user interface; only an interface of its own counts.
+    let interfaces: HashSet<(&str, &str)> = tools
+        .iter()
+        .filter_map(|it| Some((&**it.server(), it.ui_resource()?)))
+        .filter(|(_, uri)| uri.starts_with("ui://"))
+        .collect();
+    let is_interface = |it: &CatalogEntry| {
+        it.kind() == CatalogEntryKind::Resource && interfaces.contains(&(&**it.server(), it.key()))
+    };
     let others = view.entries().filter(|it| !is_tool(it));
-    let others = others.filter(|it| interfaces.contains(it.key()) || is_selected(it));
+    let others = others.filter(|it| is_interface(it) || is_selected(it));
     tools.iter().copied().chain(others).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn tool_brings_the_user_interface_of_its_own_server_and_nothing_else() {
+        let entry = |server: &str, kind, key: &str, described: Value| {
+            let server = Arc::from(server);
+            let unused = Arc::new(|_| unreachable!());
+            let key = key.to_owned();
+            Arc::new(CatalogEntry::from_server(
+                &server, kind, key, &described, unused,
+            ))
+        };
+        let tool = |server: &str, key: &str, uri: &str| {
+            let described = json!({"_meta": {"ui": {"resourceUri": uri}}});
+            entry(server, CatalogEntryKind::Tool, key, described)
+        };
+        let resource =
+            |server: &str, key: &str| entry(server, CatalogEntryKind::Resource, key, json!({}));
+        let entries = [
+            tool("bad", "t0", "ui://bad/face"),
+            tool("bad", "t1", "ui://good/face"),
+            tool("bad", "t2", "secret://bad"),
+            tool("bad", "t3", "review"),
+            tool("bad", "t4", "ui://{all}"),
+            resource("bad", "ui://bad/face"),
+            resource("bad", "secret://bad"),
+            resource("good", "ui://good/face"),
+            entry("good", CatalogEntryKind::Prompt, "review", json!({})),
+            entry(
+                "bad",
+                CatalogEntryKind::ResourceTemplate,
+                "ui://{all}",
+                json!({}),
+            ),
+        ];
+        let view = CatalogView::build(&entries, |it| it.key());
+        let is_tool = |it: &CatalogEntry| it.kind() == CatalogEntryKind::Tool;
+        let selected = select_entries(&view, is_tool);
+        let others = selected.iter().filter(|it| !is_tool(it));
+        let others: Vec<&str> = others.map(|it| it.key()).collect();
+        assert_eq!(others, ["ui://bad/face"]);
+    }
 }
