@@ -50,7 +50,12 @@ pub(super) async fn verify(passphrase: String, hash: Option<String>) -> bool {
 }
 
 async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let _permit = HASHING.acquire().await;
+    let permit = HASHING.acquire().await;
+    let work = move || {
+        // Held until the work is done, also if nobody waits for it any more.
+        let _permit = permit;
+        work()
+    };
     spawn_blocking(work).await.expect("hashing does not panic")
 }
 
