@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_are_sent_only_to_registered_redirects() {
+async fn errors_lead_only_to_registered_redirects_and_only_by_a_click() {
     let hub = start().await;
     let client = register(&hub).await;
     let browser = Browser::new(&hub);
@@ -48,16 +48,18 @@ async fn errors_are_sent_only_to_registered_redirects() {
         ),
     ] {
         let response = browser.get(&format!("/oauth/authorize?{bad}")).await;
-        assert_eq!(response.status, 303);
-        let location = &response.headers["location"];
+        // The person follows the link or not.
+        assert_eq!(response.status, 400);
+        assert!(!response.headers.contains_key("location"));
+        let page = response.text().await;
+        let link = page.split("<a href=\"").nth(1).unwrap();
+        let link = link.split('"').next().unwrap().replace("&amp;", "&");
         assert!(
-            location.starts_with(&format!("{REDIRECT}?error={error}&")),
-            "{location}"
+            link.starts_with(&format!("{REDIRECT}?error={error}&")),
+            "{page}"
         );
-        assert_eq!(
-            parameter(location, "iss"),
-            format!("http://{}", hub.address)
-        );
+        assert!(page.contains("127.0.0.1:9</a>"), "{page}");
+        assert_eq!(parameter(&link, "iss"), format!("http://{}", hub.address));
     }
 }
 

@@ -153,8 +153,8 @@ pub(crate) async fn decide(
     }
 }
 
-/// Reads the request of `query`. An error is a page until the redirect is known to be the
-/// client's own; then the client learns of it.
+/// Reads the request of `query`. An error is a page: anybody may register a client, so
+/// that a link to the hub sends nobody elsewhere before that person decides.
 async fn read_request(
     issuer: &TokenIssuer,
     language: PageLanguage,
@@ -203,9 +203,33 @@ async fn read_request(
                 fields.get("state"),
                 issuer.base_url(),
             );
-            Err(Box::new(redirect(&url)))
+            Err(Box::new(error_page(language, error.description, &url)))
         }
     }
+}
+
+/// A page that says what is wrong with a client's request, and leads back to the client.
+fn error_page(language: PageLanguage, description: &str, url: &str) -> Response {
+    let (problem, back) = match language {
+        PageLanguage::English => (
+            "The request of the application is not valid",
+            "Go back to the application at",
+        ),
+        PageLanguage::Korean => (
+            "애플리케이션의 요청이 올바르지 않습니다",
+            "애플리케이션으로 돌아가기:",
+        ),
+    };
+    let (description, link) = (escape(description), escape(url));
+    let host = escape(redirect_host(url));
+    let body = format!(
+        "<p>{problem}: {description}</p><p><a href=\"{link}\" rel=\"noreferrer\">{back} {host}</a></p>"
+    );
+    let page = Page {
+        status: StatusCode::BAD_REQUEST,
+        ..Page::new(language, "maru", body)
+    };
+    page.into_response()
 }
 
 fn redirect_error(
