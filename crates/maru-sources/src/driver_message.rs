@@ -6,11 +6,11 @@ use crate::Error;
 
 /// Columns of the statement that are shown at most, as in libpq.
 const MAX_SHOWN_WIDTH: usize = 60;
-/// Columns that stay visible right of the fault, as in libpq.
+/// Columns that stay visible right of the error, as in libpq.
 const MIN_RIGHT_WIDTH: usize = 10;
 
 /// The message as libpq and its drivers write it: the database's message, the
-/// line of the statement with a caret under the fault, and the hint.
+/// line of the statement with a caret under the error, and the hint.
 pub(super) fn format_error(error: &Error, statement: &str) -> String {
     match error {
         Error::AtPosition { position, error } => {
@@ -43,8 +43,8 @@ fn message_and_hint(error: &Error) -> (String, Option<String>) {
     }
 }
 
-/// The line of the fault and a caret under it: libpq's `reportErrorPosition`.
-/// `position` counts the characters before the fault.
+/// The line of the error and a caret under it: libpq's `reportErrorPosition`.
+/// `position` counts the characters before the error.
 fn mark_position(statement: &str, position: usize) -> Option<String> {
     let characters: Vec<char> = statement.chars().collect();
     if position > characters.len() {
@@ -110,8 +110,8 @@ fn count_line_ends(characters: &[char]) -> usize {
 mod tests {
     use super::*;
 
-    fn check(statement: &str, fault: &str, expected: &str) {
-        let before = statement.split(fault).next().unwrap();
+    fn check(statement: &str, wrong: &str, expected: &str) {
+        let before = statement.split(wrong).next().unwrap();
         let error = Error::AtPosition {
             position: before.chars().count(),
             error: Box::new(Error::Rejected {
@@ -127,7 +127,7 @@ mod tests {
 
     /// The expected texts are what psycopg 3.3 shows.
     #[test]
-    fn statement_is_shown_with_a_caret_under_the_fault() {
+    fn statement_is_shown_with_a_caret_under_the_error() {
         check(
             "SELEC user_id FROM users",
             "SELEC",

@@ -7,6 +7,7 @@
 
 mod amplifiers;
 mod backend_memory;
+mod collected_bytes;
 mod error;
 mod growth;
 mod guard;
@@ -18,6 +19,7 @@ mod safe_functions;
 mod schema;
 mod system_catalog;
 mod value;
+mod value_growth;
 
 use std::{
     collections::HashMap,
@@ -155,10 +157,11 @@ impl PostgresSource {
             values: &values,
             limits,
             output,
-            made: amplification.made,
+            growth: amplification.growth,
             session_timeouts: SessionTimeouts::new(&self.0.settings),
             caller_settings: caller_settings.collect(),
         };
+        request.growth.check_parameters(request.longest_value())?;
         let client = self.client().await?;
         let catalog = self.system_catalog(&client).await?;
         guard::check_names(statement, &catalog)?;
@@ -181,7 +184,9 @@ impl PostgresSource {
                     transaction.return_unchanged();
                     return Ok(rows);
                 }
-                Err(Error::TimedOut) => return transaction.finish(Err(Error::TimedOut)),
+                Err(error @ (Error::TimedOut | Error::TooMuchMemory)) => {
+                    return transaction.finish(Err(error));
+                }
                 // Tables have changed since: the server says again what it means.
                 Ok(None) | Err(_) => self.0.evict_statement(request.sql),
             }

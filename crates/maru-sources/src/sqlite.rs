@@ -71,8 +71,8 @@ struct QueryJob {
     bound: BoundStatement,
     values: Vec<QueryValue>,
     limits: QueryLimits,
-    /// How many values a row makes.
-    made_values: usize,
+    /// How many values are computed for a row.
+    computed_values: usize,
     is_cancelled: Arc<AtomicBool>,
 }
 
@@ -112,7 +112,7 @@ impl SqliteSource {
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let job = QueryJob {
             bound: statement.bind_parameters(parameters),
-            made_values: statement.count_made_values(),
+            computed_values: statement.count_computed_values(),
             statement,
             values: expand_lists(values),
             limits,
@@ -221,7 +221,7 @@ impl SqliteSourceInner {
         // Nobody can stop waiting meanwhile.
         let is_over = move || deadline <= Instant::now();
         let done = reader
-            .limit_values(job.made_values)
+            .limit_values(job.computed_values)
             .and_then(|()| reader.query_prepared(&job.bound.sql, &job.values, job.limits, is_over));
         self.return_connection(reader);
         done.ok()
@@ -284,7 +284,7 @@ fn run_job(
     deadline: Instant,
 ) -> Result<QueryRows, Error> {
     reader.check_names(&job.statement)?;
-    reader.limit_values(job.made_values)?;
+    reader.limit_values(job.computed_values)?;
     let stop = Arc::clone(&job.is_cancelled);
     let has_grown = Arc::new(AtomicBool::new(false));
     let mut memory = MemoryWatch::new(Instant::now(), Arc::clone(&has_grown));

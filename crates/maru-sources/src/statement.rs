@@ -194,10 +194,10 @@ impl SqlStatement {
         names
     }
 
-    /// How many values the statement may make for one row, at most: a call makes one, and so
-    /// does each `||`.
-    pub(super) fn count_made_values(&self) -> usize {
-        let makes = |at: &usize| match self.token_kind(*at) {
+    /// How many values the statement may compute for one row, at most: a call computes one,
+    /// and so does each `||`.
+    pub(super) fn count_computed_values(&self) -> usize {
+        let computes = |at: &usize| match self.token_kind(*at) {
             Some(SqlTokenKind::OpenParenthesis) => {
                 let before = at.checked_sub(1);
                 before.is_some_and(|it| self.identifier_at(it).is_some())
@@ -208,7 +208,7 @@ impl SqlStatement {
                 .is_some_and(|it| self.token_text(it) == "||"),
             _ => false,
         };
-        (0..self.tokens.len()).filter(makes).count()
+        (0..self.tokens.len()).filter(computes).count()
     }
 
     /// The statement with the identifiers of `parameters` in the place of their names.

@@ -5,7 +5,9 @@ use std::{pin::pin, time::Duration};
 use futures_util::future::join_all;
 use maru_postgres::PostgresAddress;
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, Error, PoolSettings, QueryLimits, SourceSettings};
+use maru_sources::{
+    DataSource, Error, PoolSettings, QueryLimits, QueryParameters, QueryValue, SourceSettings,
+};
 
 use super::databases::{query_json, query_rows};
 use tokio::process::Command;
@@ -258,6 +260,39 @@ async fn no_backend_grows_and_nothing_runs_on_after_the_answer() {
     assert!(note.contains("a row is larger"), "{note}");
     let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'maru%' AND state <> 'idle'";
     wait_until(async || cluster.run_sql(&database, running) == "0").await;
+    tasks.shutdown().await;
+}
+
+/// A statement that ran with short values is prepared already when long ones come.
+#[tokio::test]
+async fn no_backend_grows_by_long_parameters_of_a_statement_that_ran_before() {
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    let tasks = Tasks::default();
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
+    let source =
+        DataSource::postgres("small", &address, SourceSettings::default(), &tasks).unwrap();
+    let ask = async |sql: &str, a: String, b: String| {
+        let mut parameters = QueryParameters::default();
+        parameters.set("a", QueryValue::Text(a));
+        parameters.set("b", QueryValue::Text(b));
+        let limits = QueryLimits::default();
+        source.query(sql, &parameters, limits).await
+    };
+    for sql in [
+        "SELECT length(repeat(:a, 1000) || :b) AS n",
+        "SELECT length(replace(:a, 'x', :b)) AS n",
+        "SELECT cardinality(string_to_array(:a, 'x')) + length(:b) AS n",
+    ] {
+        for _ in 0..2 {
+            ask(sql, "xx".to_owned(), "y".to_owned()).await.unwrap();
+        }
+        let answer = ask(sql, "x".repeat(4_000_000), "y".repeat(240)).await;
+        assert!(
+            matches!(answer, Err(Error::TooMuchMemory | Error::Refused(_))),
+            "{sql}: {answer:?}"
+        );
+    }
     tasks.shutdown().await;
 }
 

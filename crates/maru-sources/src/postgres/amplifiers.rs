@@ -4,7 +4,7 @@
 //! anybody can look at its length. So the numbers that say how large it gets must stand
 //! in the statement, where they can be added up before it runs.
 
-use super::growth;
+use super::{growth, value_growth::ValueGrowth};
 use crate::{
     Error,
     lexer::SqlTokenKind,
@@ -19,26 +19,10 @@ const MAX_COMPUTED_COUNT: u64 = 2000;
 /// How many times more than it began with a statement may make, by all of its calls.
 const MAX_AMPLIFICATION: u64 = 4_000_000;
 
-/// What the calls of a statement make by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MadeValue {
-    /// How many times longer than it began with a value may get.
-    pub(super) factor: u64,
-    /// How long a value may be that the statement makes of nothing.
-    pub(super) bytes: u64,
-}
-
-impl MadeValue {
-    const NOTHING: Self = Self {
-        factor: 1,
-        bytes: 1,
-    };
-}
-
-/// What the calls of a statement make, and what bounds those that cannot be read from it.
+/// How values grow by a statement, and what bounds the counts that cannot be read from it.
 #[derive(Debug)]
 pub(super) struct Amplification {
-    pub(super) made: MadeValue,
+    pub(super) growth: ValueGrowth,
     /// Where counts begin and end that the server computes, in bytes.
     computed_counts: Vec<(usize, usize)>,
 }
@@ -54,10 +38,10 @@ impl Amplification {
     }
 }
 
-/// Refuses a statement whose calls would make too much. Returned is what they make.
+/// Refuses a statement whose calls would make too much. Returned is how values grow by it.
 pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<Amplification, Error> {
     let mut amplification = 1_u64;
-    let mut made = MadeValue::NOTHING;
+    let mut growth = ValueGrowth::NONE;
     let mut computed_counts = Vec::new();
     for at in 0..statement.tokens().len() {
         if statement.token_kind(at + 1) != Some(SqlTokenKind::OpenParenthesis) {
@@ -78,7 +62,7 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<Amplification
                 let Some(length) = call.padded_length(name, &mut computed_counts) else {
                     continue;
                 };
-                made.bytes = made.bytes.max(length);
+                growth.bytes = growth.bytes.max(length);
                 (length <= MAX_PADDED_LENGTH).then_some(1)
             }
         };
@@ -94,11 +78,11 @@ pub(super) fn check_amplifiers(statement: &SqlStatement) -> Result<Amplification
         }
         // A series makes rows, not longer values.
         if name != "generate_series" {
-            made.factor = made.factor.saturating_mul(factor.unwrap_or(1).max(1));
+            growth.factor = growth.factor.saturating_mul(factor.unwrap_or(1).max(1));
         }
     }
     Ok(Amplification {
-        made: growth::check_growth(statement, made)?,
+        growth: growth::check_growth(statement, growth)?,
         computed_counts,
     })
 }
@@ -260,9 +244,13 @@ impl FunctionCall<'_> {
 
 /// The width that what follows a `%` asks for, if that is not one of its arguments.
 fn directive_width(directive: &str) -> Option<u64> {
-    let directive = directive.split_once('$').map_or(directive, |(_, it)| it);
+    let without_digits = |it| str::trim_start_matches(it, |it: char| it.is_ascii_digit());
+    // Digits and `$` say which argument it writes; any other `$` is text.
+    let directive = without_digits(directive)
+        .strip_prefix('$')
+        .unwrap_or(directive);
     let directive = directive.trim_start_matches('-');
-    let rest = directive.trim_start_matches(|it: char| it.is_ascii_digit());
+    let rest = without_digits(directive);
     let digits = &directive[..directive.len() - rest.len()];
     let is_constant = !rest.starts_with('*');
     let width = if digits.is_empty() {
@@ -297,6 +285,8 @@ mod tests {
         let allowed = [
             "SELECT repeat('-', 50), lpad(id::text, 8, '0'), rpad(x, 20)",
             "SELECT format('%s of %2$-10s %%', a, b)",
+            "SELECT format('%s costs $%s', a, b), format('%1$s-%2$s', a, b)",
+            "SELECT format('%1$s is 100%% of $%2$10s$', a, b)",
             "SELECT array_fill(0, ARRAY[10, 10])",
             "SELECT d FROM generate_series(date '2026-01-01', now(), interval '1 day') d",
             "SELECT sum(n) FROM generate_series(1, 1000000) n",
@@ -317,6 +307,19 @@ mod tests {
             "SELECT lpad('x', 1000000000)",
             "SELECT format('%1000000000s', 'x')",
             "SELECT format('%*s', 1000000000, 'x')",
+            "SELECT format('%1000000000s$', 'x')",
+            "SELECT format('%-1000000000s$', 'x')",
+            "SELECT format('%1$--1000000000s', 'x')",
+            "SELECT format('%*s$', 1000000000, 'x')",
+            "SELECT format('%*2$s', 'x', 1000000000)",
+            "SELECT format('%1$*2$s', 'x', 1000000000)",
+            "SELECT format('%1$-*2$s', 'x', 1000000000)",
+            "SELECT format($$%1000000000s$$, 'x')",
+            "SELECT format($f$%1000000000s$f$, 'x')",
+            "SELECT format(U&'%\\0031000000000s', 'x')",
+            "SELECT format('%1000' || '000000s', 'x')",
+            "SELECT format(concat('%1000', '000000s'), 'x')",
+            "SELECT format(('%1000000000s'), 'x')",
             "SELECT format(f, 'x') FROM t",
             "SELECT format('%1000'\n'000000s', 'x')",
             "SELECT format(E'%1\\60000000000s', 'x')",

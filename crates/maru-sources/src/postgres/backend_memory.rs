@@ -5,9 +5,17 @@
 
 use std::{fs, time::Duration};
 
+use deadpool_postgres::Object;
 use tokio::time;
+use tokio_postgres::Statement;
 
-use crate::process_memory::private_kilobytes;
+use super::error;
+use crate::{Error, process_memory::private_kilobytes};
+
+/// The process that runs the statements of a session. Behind a pooler of transactions it is
+/// the one of this transaction.
+pub(super) const SELECT_BACKEND: &str =
+    "SELECT pg_catalog.pg_backend_pid(), pg_catalog.inet_client_port()";
 
 /// The most memory that the process which runs a query may have for itself.
 const MAX_BACKEND_KILOBYTES: u64 = 128 * 1024;
@@ -21,6 +29,17 @@ pub(super) struct BackendProcess {
 }
 
 impl BackendProcess {
+    /// The process of a session that [`SELECT_BACKEND`] was prepared in, if it is one of this
+    /// machine.
+    pub(super) async fn of_session(
+        client: &Object,
+        backend_query: &Statement,
+    ) -> Result<Option<Self>, Error> {
+        let row = client.query_one(backend_query, &[]).await;
+        row.and_then(|it| Ok(Self::find(it.try_get(0)?, it.try_get(1)?)))
+            .map_err(|error| error::from_internal_query(&error))
+    }
+
     /// The process with this number, if it is one of this machine. Its title tells: it has
     /// the port that the connection has here, or none if it is a socket.
     pub(super) fn find(pid: i32, client_port: Option<i32>) -> Option<Self> {

@@ -6,11 +6,12 @@
 //! product is too great does not run. The values of one row are there at the same time, so
 //! those beside each other add up.
 
-use super::amplifiers::{FunctionCall, MadeValue};
+use super::{
+    amplifiers::FunctionCall,
+    value_growth::{MAX_GROWTH_BYTES, ValueGrowth, too_much_growth},
+};
 use crate::{Error, lexer::SqlTokenKind, statement::SqlStatement};
 
-/// How many bytes the values of a row may be that a statement makes of its longest text.
-const MAX_GROWTH_BYTES: u64 = 64_000_000;
 /// How many times longer than a value of a table another value may get.
 const MAX_GROWTH_FACTOR: u64 = 100_000;
 /// A text that is at least this long makes a great value where it is put in many places.
@@ -125,12 +126,12 @@ const KEYWORDS: &[&str] = &[
     "null", "true",
 ];
 
-/// Refuses a statement whose values could grow too much. `made` says what its calls make by
-/// themselves; returned is what a value may be once all have worked on it.
+/// Refuses a statement whose values could grow too much. `value` says how they grow by its
+/// calls; returned is how they grow once all have worked on them.
 pub(super) fn check_growth(
     statement: &SqlStatement,
-    mut made: MadeValue,
-) -> Result<MadeValue, Error> {
+    mut value: ValueGrowth,
+) -> Result<ValueGrowth, Error> {
     if let Some(at) = find_recursive_growth(statement) {
         let reason = "a recursive query may lengthen a value of its own only by constants and by columns of tables, written as table.column";
         return Err(statement.error_at_token(Error::Refused(reason.to_owned()), at));
@@ -138,21 +139,21 @@ pub(super) fn check_growth(
     let tokens = statement.tokens().len();
     let texts = (0..tokens).filter(|it| is_kind(statement, *it, SqlTokenKind::StringLiteral));
     let longest = texts.map(|it| text_length(statement, it)).max();
-    made.bytes = made.bytes.max(longest.unwrap_or(1));
-    let longest = made.bytes.saturating_mul(made.factor);
+    value.bytes = value.bytes.max(longest.unwrap_or(1));
+    let longest = value.bytes.saturating_mul(value.factor);
     let growth = GrowthMeasure { statement, longest }.between(0, tokens);
     let row = growth.greatest.saturating_mul(growth.spread);
     let is_too_much =
         growth.greatest > MAX_GROWTH_FACTOR || row.saturating_mul(longest) > MAX_GROWTH_BYTES;
     if is_too_much && row > 1 {
-        return Err(Error::Refused(
-            "its values could become many times longer than what it begins with; put fewer of them together".to_owned(),
-        ));
+        return Err(too_much_growth());
     }
     if longest >= LONG_TEXT_BYTES {
-        made.bytes = made.bytes.saturating_mul(growth.greatest);
+        value.bytes = value.bytes.saturating_mul(growth.greatest);
     }
-    Ok(made)
+    value.row_factor = row.saturating_mul(value.factor);
+    value.lengthens = growth.greatest > 1 || value.factor > 1;
+    Ok(value)
 }
 
 /// Whether a statement makes one value of many rows.

@@ -3,9 +3,9 @@
 use tokio_postgres::{Statement, types::Type};
 
 use super::{
-    amplifiers::MadeValue,
     read_transaction::SessionTimeouts,
-    value::{TextParameter, declared_type},
+    value::{TextParameter, declared_type, value_length},
+    value_growth::ValueGrowth,
 };
 use crate::{
     QueryLimits, QueryValue, data_source::QueryOutput, rows::unique_column_names,
@@ -19,8 +19,8 @@ pub(super) struct QueryRequest<'a> {
     pub(super) values: &'a [&'a QueryValue],
     pub(super) limits: QueryLimits,
     pub(super) output: QueryOutput,
-    /// What the statement's calls make by themselves.
-    pub(super) made: MadeValue,
+    /// How values grow by the statement.
+    pub(super) growth: ValueGrowth,
     /// The deadlines that the session has unless the transaction sets others.
     pub(super) session_timeouts: SessionTimeouts,
     /// Settings of the transaction that identify the caller.
@@ -41,6 +41,12 @@ impl QueryRequest<'_> {
     /// The types that its values are given with.
     pub(super) fn declared_types(&self) -> Vec<Type> {
         self.values.iter().map(|it| declared_type(it)).collect()
+    }
+
+    /// How long the longest of its values is, in bytes.
+    pub(super) fn longest_value(&self) -> u64 {
+        let lengths = self.values.iter().map(|it| value_length(it));
+        lengths.max().unwrap_or(0) as u64
     }
 
     /// The clause that takes the rows of one page, and one more that shows whether any follow.

@@ -7,14 +7,17 @@ use futures_util::TryStreamExt;
 use maru_postgres::PostgresTls;
 use maru_runtime::tasks::Tasks;
 use serde_json::Value as Json;
-use tokio::time::{self, Duration};
+use tokio::{
+    sync::oneshot,
+    time::{self, Duration},
+};
 use tokio_postgres::{Row, RowStream, Statement, error::SqlState, types::Type};
 
 use super::{
     CachedStatement,
-    amplifiers::MadeValue,
-    backend_memory::BackendProcess,
-    error, growth,
+    backend_memory::{BackendProcess, SELECT_BACKEND},
+    collected_bytes::CollectedBytes,
+    error,
     query_request::{QueryRequest, StatementShape},
     row_json::{self, RawColumn, RowJsonWriter},
     system_catalog::Oid,
@@ -25,7 +28,6 @@ use crate::{
     rows::{RowCollector, plan_row},
 };
 
-const SELECT_BACKEND: &str = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.inet_client_port()";
 const ROLLBACK_SQL: &str = "ROLLBACK";
 /// What the transaction may have left behind, though it was rolled back. Settings,
 /// temporary tables, cursors, listening and sequences end with it, or cannot be
@@ -42,8 +44,6 @@ pub(super) const SELECT_ALL_LOCKS: &str = "SELECT COALESCE(l.relation, 0) \
 pub(super) const ADVISORY_LOCK: Oid = 0;
 /// How many statements a connection keeps prepared.
 const MAX_PREPARED_STATEMENTS: usize = 64;
-/// How many rows a recursion is taken to have at least.
-const RECURSION_ROWS: f64 = 300_000.0;
 /// How long a server may take to clean up after a query.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a query waits for a lock if nothing else is set.
@@ -115,18 +115,17 @@ impl ReadTransaction {
             .prepare_cached(SELECT_BACKEND)
             .await
             .map_err(|error| error::from_internal_query(&error))?;
-        // All are sent together; the server runs them in this order.
-        let (backend, begun, prepared, locked) = tokio::join!(
+        // All are sent together; the server runs them in this order. Behind a pooler of
+        // transactions only a transaction keeps its process.
+        let (begun, backend, prepared, locked) = tokio::join!(
             biased;
-            client.query_one(&backend_query, &[]),
             client.batch_execute(&begin),
+            BackendProcess::of_session(client, &backend_query),
             client.prepare_typed(request.sql, &types),
             self.query_locks(&locks_query),
         );
-        let backend = backend
-            .and_then(|it| Ok(BackendProcess::find(it.try_get(0)?, it.try_get(1)?)))
-            .map_err(|error| error::from_internal_query(&error))?;
         begun.map_err(|error| error::from_internal_query(&error))?;
+        let backend = backend?;
         let (statement, locked) = match prepared {
             Err(error) if !types.is_empty() && is_missing_type_error(&error) => {
                 let statement = self.prepare_with_inferred_types(request, &begin).await?;
@@ -146,7 +145,8 @@ impl ReadTransaction {
     }
 
     /// Begins the transaction, reads a cached statement, and ends it, in one round trip;
-    /// no rows if it locks anything that it did not lock before, or has other columns.
+    /// no rows if it locks anything that it did not lock before, or has other columns. The
+    /// memory of the server is watched if other values than those before may need more.
     pub(super) async fn read_cached(
         &self,
         request: &QueryRequest<'_>,
@@ -160,6 +160,16 @@ impl ReadTransaction {
         let locks_query = locks_query
             .await
             .map_err(|error| error::from_internal_query(&error))?;
+        let backend_query = if !request.values.is_empty()
+            && request
+                .growth
+                .is_watched_with_parameters(request.longest_value())
+        {
+            let prepared = self.client().prepare_cached(SELECT_BACKEND).await;
+            Some(prepared.map_err(|error| error::from_internal_query(&error))?)
+        } else {
+            None
+        };
         let row_writer = cached.row_writer.as_ref();
         let sql = match row_writer {
             Some(_) => row_json::length_checked_query(&cached.shape, request),
@@ -174,16 +184,39 @@ impl ReadTransaction {
             return Ok(None);
         }
         let begin = begin(request);
-        let (begun, rows, locked, ended) = tokio::join!(
+        let (found, backend) = oneshot::channel();
+        let find_backend = async {
+            let Some(query) = &backend_query else {
+                return;
+            };
+            if let Ok(backend) = BackendProcess::of_session(self.client(), query).await {
+                let _ = found.send(backend);
+            }
+        };
+        let reading = async {
+            tokio::join!(
+                biased;
+                self.client().batch_execute(&begin),
+                find_backend,
+                async {
+                    let rows = self.client().query_raw(&statement, request.text_parameters());
+                    collect_rows(request, &cached.shape, row_writer, rows.await).await
+                },
+                self.query_locks(&locks_query),
+                self.client().batch_execute(ROLLBACK_SQL),
+            )
+        };
+        let outgrowing = async {
+            match backend.await {
+                Ok(Some(backend)) => backend.wait_until_too_large().await,
+                _ => std::future::pending().await,
+            }
+        };
+        let (begun, (), rows, locked, ended) = tokio::select! {
             biased;
-            self.client().batch_execute(&begin),
-            async {
-                let rows = self.client().query_raw(&statement, request.text_parameters()).await;
-                collect_rows(request, &cached.shape, row_writer, rows).await
-            },
-            self.query_locks(&locks_query),
-            self.client().batch_execute(ROLLBACK_SQL),
-        );
+            read = reading => read,
+            () = outgrowing => return Err(Error::TooMuchMemory),
+        };
         begun
             .and(ended)
             .map_err(|error| error::from_internal_query(&error))?;
@@ -300,12 +333,7 @@ impl ReadTransaction {
             .and_then(|it| it.try_get::<_, RawColumn<'_>>(0).ok());
         let plan = plan.and_then(|it| serde_json::from_slice::<Json>(it.0).ok());
         Ok(plan.map_or(0.0, |it| {
-            let plan = &it[0]["Plan"];
-            let estimate = CollectedBytes {
-                made: request.made,
-                has_recursion: has_node(plan, "Recursive Union"),
-            };
-            estimate.largest(plan)
+            CollectedBytes::estimate(&it[0]["Plan"], request.growth)
         }))
     }
 
@@ -404,63 +432,6 @@ async fn collect_rows(
         }
     }
     Ok((collector.finish(), true))
-}
-
-/// Reads from a plan how many bytes of rows are made one value.
-struct CollectedBytes {
-    made: MadeValue,
-    /// Whether the server cannot know how many rows there are.
-    has_recursion: bool,
-}
-
-impl CollectedBytes {
-    /// The most that one node of a plan, or one below it, makes one value of.
-    fn largest(&self, node: &Json) -> f64 {
-        let groups = match node["Strategy"].as_str() {
-            Some("Sorted") => node["Plan Rows"].as_f64().unwrap_or(1.0).max(1.0),
-            _ => 1.0,
-        };
-        let calls = output_calls_collecting(node);
-        let mut most = 0.0_f64;
-        for child in plan_children(node) {
-            let subplan = child["Subplan Name"].as_str();
-            if calls || subplan.is_some_and(|it| !it.starts_with("CTE ")) {
-                most = most.max(self.bytes_of_rows(child, groups));
-            }
-            most = most.max(self.largest(child));
-        }
-        most
-    }
-
-    /// The bytes of the rows of a node, divided among groups. The server counts a text that
-    /// the statement makes as 32 bytes.
-    fn bytes_of_rows(&self, node: &Json, groups: f64) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let (factor, bytes) = (self.made.factor as f64, self.made.bytes as f64);
-        let is_recursive = self.has_recursion && has_node(node, "CTE Scan");
-        let least = if is_recursive { RECURSION_ROWS } else { 0.0 };
-        let rows = node["Plan Rows"].as_f64().unwrap_or(0.0) / groups;
-        let width = node["Plan Width"].as_f64().unwrap_or(0.0).max(8.0);
-        rows.max(least) * width.max(bytes) * factor
-    }
-}
-
-/// Whether a node makes one value of many rows, and not only counts or adds them.
-fn output_calls_collecting(node: &Json) -> bool {
-    let is_aggregate = ["Aggregate", "WindowAgg"]
-        .iter()
-        .any(|it| node["Node Type"] == *it);
-    let output = node["Output"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut output = output.iter().filter_map(Json::as_str);
-    is_aggregate && output.any(growth::text_calls_collecting)
-}
-
-fn plan_children(node: &Json) -> &[Json] {
-    node["Plans"].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn has_node(node: &Json, kind: &str) -> bool {
-    node["Node Type"] == kind || plan_children(node).iter().any(|it| has_node(it, kind))
 }
 
 /// Begins a transaction that only reads, with the name of its request, and with its

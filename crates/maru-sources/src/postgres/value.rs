@@ -8,6 +8,9 @@ use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::QueryValue;
 
+/// How long the text of a number or moment is at most.
+const MAX_NUMBER_LENGTH: usize = 350;
+
 /// The type a value has by itself, for where the server cannot find one.
 pub(super) fn inferred_type(value: &QueryValue) -> Type {
     match value {
@@ -62,6 +65,15 @@ fn array_text(values: &[QueryValue]) -> String {
         None => "NULL".to_owned(),
     });
     format!("{{{}}}", values.collect::<Vec<_>>().join(","))
+}
+
+/// How long the text of a value is, in bytes; of a number or moment, at most.
+pub(super) fn value_length(value: &QueryValue) -> usize {
+    match value {
+        QueryValue::Text(text) => text.len(),
+        QueryValue::List(values) => values.iter().map(|it| value_length(it) + 3).sum(),
+        _ => MAX_NUMBER_LENGTH,
+    }
 }
 
 #[derive(Debug)]

@@ -222,9 +222,10 @@ impl GuardedConnection {
         done
     }
 
-    /// Bounds the values of a statement by how many a row of it makes.
-    pub(super) fn limit_values(&self, made_values: usize) -> Result<(), Error> {
-        let length = (MAX_ROW_LENGTH / made_values.max(1)).clamp(MIN_VALUE_LENGTH, MAX_VALUE_BYTES);
+    /// Bounds the values of a statement by how many it computes for a row.
+    pub(super) fn limit_values(&self, computed_values: usize) -> Result<(), Error> {
+        let length =
+            (MAX_ROW_LENGTH / computed_values.max(1)).clamp(MIN_VALUE_LENGTH, MAX_VALUE_BYTES);
         let length = i32::try_from(length).unwrap_or(MAX_SQLITE_VALUE_LENGTH);
         self.connection
             .set_limit(Limit::SQLITE_LIMIT_LENGTH, length)
