@@ -32,6 +32,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const UNIDENTIFIED_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of such a body.
 const MAX_UNIDENTIFIED_BODY_BYTES: usize = 16 << 10;
+/// How many bytes of the memory of large requests a body reserves at a time.
+const MEMORY_STEP_BYTES: usize = 64 << 10;
 /// The caller of a request without a principal, in the shares of memory.
 const UNIDENTIFIED_CALLER: &str = "";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
@@ -265,18 +267,62 @@ enum ReadError {
     Memory(OutOfRequestMemory),
 }
 
-/// Reads all frames of a body.
+/// Reads all frames of a body. Several are joined as they come: each frame alone keeps the
+/// buffer that it was read into.
 async fn read_frames(memory: &RequestMemory, mut body: Limited<Body>) -> Result<Bytes, ReadError> {
-    let mut frames: Vec<Bytes> = Vec::new();
+    let mut first = Bytes::new();
+    let mut joined: Vec<u8> = Vec::new();
+    let (mut length, mut reserved) = (0, 0);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(ReadError::Body)?.into_data() else {
             continue;
         };
-        memory.add(data.len()).map_err(ReadError::Memory)?;
-        frames.push(data);
+        length += data.len();
+        if reserved < length {
+            let more = (length - reserved).next_multiple_of(MEMORY_STEP_BYTES);
+            memory.add(more).map_err(ReadError::Memory)?;
+            reserved += more;
+        }
+        if length == data.len() {
+            first = data;
+            continue;
+        }
+        joined.extend_from_slice(&std::mem::take(&mut first));
+        joined.extend_from_slice(&data);
     }
-    match frames.as_slice() {
-        [single] => Ok(single.clone()),
-        several => Ok(several.concat().into()),
+    if joined.is_empty() {
+        Ok(first)
+    } else {
+        Ok(joined.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
+    use super::*;
+
+    async fn read_pieces(memory: &RequestMemory, pieces: Vec<Bytes>) -> Bytes {
+        let pieces = stream::iter(pieces.into_iter().map(Ok::<_, Infallible>));
+        let body = Limited::new(Body::from_stream(pieces), 1 << 20);
+        read_frames(memory, body).await.ok().unwrap()
+    }
+
+    #[tokio::test]
+    async fn frames_are_joined_without_keeping_their_buffers() {
+        let memory = RequestMemory::for_caller("frames");
+        let buffer = Bytes::from(vec![b'x'; 100_000]);
+        let pieces = (0..buffer.len()).map(|at| buffer.slice(at..=at)).collect();
+        let body = read_pieces(&memory, pieces).await;
+        assert_eq!(body, buffer);
+        assert!(buffer.is_unique(), "no piece is kept");
+        assert_eq!(memory.lock().bytes(), 2 * MEMORY_STEP_BYTES);
+
+        let single = read_pieces(&memory, vec![Bytes::new(), buffer.clone()]).await;
+        assert_eq!(single.as_ptr(), buffer.as_ptr(), "one frame is not copied");
+        assert_eq!(read_pieces(&memory, Vec::new()).await, "");
     }
 }

@@ -64,6 +64,11 @@ impl MemoryShare {
         Ok(())
     }
 
+    /// How many bytes the request keeps.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether the request is small enough to hold nothing.
     pub fn is_empty(&self) -> bool {
         counted(self.bytes) == 0
