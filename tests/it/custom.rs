@@ -921,6 +921,10 @@ async fn draft_stands_beside_the_published_version_until_it_is_published() {
         .send_as_admin("POST", &tool_route("/publish"), json!({}))
         .await;
     assert_eq!(refused.status, 400);
+    let list = hub
+        .send_as_admin("POST", &tool_route("/publish"), json!({"tool": []}))
+        .await;
+    assert_eq!(list.status, 400);
     assert_eq!(ask().await.0, published);
     assert!(shown_tool(&hub).await["draft"].is_object(), "it is kept");
 

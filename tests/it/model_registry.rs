@@ -198,6 +198,12 @@ async fn what_is_no_model_is_refused() {
         let (status, _) = send(&hub, method, "/api/models/none", json!({})).await;
         assert_eq!(status, 404);
     }
+    let keyless = json!({"name": "keyless", "base_url": url});
+    assert_eq!(send(&hub, "POST", MODELS_ROUTE, keyless).await.0, 201);
+    for (method, path) in [("PUT", "/api/models/keyless"), ("POST", MODELS_ROUTE)] {
+        let (status, answer) = send(&hub, method, path, json!([])).await;
+        assert_eq!(status, 400, "{method} {answer}");
+    }
     // Programs on this machine may look and change none.
     let reply = TestRequest::post(&hub.address, MODELS_ROUTE, &json!({"name": "x"}));
     assert_eq!(reply.send().await.status, 401);

@@ -226,6 +226,10 @@ async fn what_is_no_source_is_refused() {
         );
     }
     assert_eq!(listed(&hub, "fixed").await.unwrap()["origin"], "settings");
+    let added = json!({"name": "added", "url": path});
+    assert_eq!(send(&hub, "POST", SOURCES_ROUTE, added).await.0, 201);
+    let (status, answer) = send(&hub, "PUT", "/api/sources/added", json!([])).await;
+    assert_eq!(status, 400, "{answer}");
     let (status, _) = send(&hub, "DELETE", "/api/sources/none", Value::Null).await;
     assert_eq!(status, 404);
     // Programs on this machine may list sources and change none.

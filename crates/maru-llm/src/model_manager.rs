@@ -204,7 +204,9 @@ impl ModelManager {
             return Err(state.not_added(name));
         };
         let mut definition = before.with_known_key(definition)?;
-        definition["name"] = name.into();
+        if let Some(members) = definition.as_object_mut() {
+            members.insert("name".to_owned(), name.into());
+        }
         let model = AddedModel::check(definition, &state.settings)?;
         self.save(&mut state, name.to_owned(), model).await
     }
@@ -335,9 +337,13 @@ impl AddedModel {
             let message = "type the key: a placeholder was given";
             return Err(invalid("api_key", message.to_owned()));
         }
-        if let Some(members) = definition.as_object_mut() {
-            members.retain(|name, it| !(it.is_null() || name == "api_key" && *it == ""));
-        }
+        let Some(members) = definition.as_object_mut() else {
+            return Err(ModelError::Invalid {
+                message: "a model is a JSON object".to_owned(),
+                field: None,
+            });
+        };
+        members.retain(|name, it| !(it.is_null() || name == "api_key" && *it == ""));
         let parsed =
             parse_model_definition(&definition).map_err(|message| ModelError::Invalid {
                 message,

@@ -309,6 +309,12 @@ impl SourceManager {
             return Err(self.options.not_added(name));
         };
         let mut definition = definition.clone();
+        if !definition.is_object() {
+            return Err(SourceError::Invalid {
+                message: "a source is a JSON object".to_owned(),
+                field: None,
+            });
+        }
         definition["name"] = name.into();
         let known = before.definition["url"].as_str().unwrap_or_default();
         let given = definition["url"].as_str().unwrap_or_default();

@@ -184,7 +184,9 @@ impl CustomTools {
             (None, Some(draft)) => draft.tool.clone(),
             (None, None) => return Err(SaveError::NoDraft(short_name(name))),
         };
-        tool["is_active"] = true.into();
+        if let Some(members) = tool.as_object_mut() {
+            members.insert("is_active".to_owned(), true.into());
+        }
         let definition = CustomToolDefinition::from_json(&tool)?;
         check_same_name(name, &definition.name)?;
         if state.published(name).is_none() {
