@@ -196,7 +196,8 @@ fn format_budgets(response: &Value) -> String {
     for it in response["budgets"].as_array().into_iter().flatten() {
         let limit = match &it["money"] {
             Value::Null => format!("{} tokens", it["tokens"]),
-            money => format!("{money} {currency}"),
+            // 20 and not 20.0, which JSON has for a number with a fraction of nothing.
+            money => format!("{} {currency}", money.as_f64().unwrap_or_default()),
         };
         rows.push(vec![
             cell(&it["name"]),
