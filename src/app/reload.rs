@@ -79,10 +79,10 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
         .await
         .with_context(|| format!("cannot read the admin token in {}", directory.display()))?;
     let access = &hub.hub.access;
-    access
-        .reload_tokens()
-        .await
-        .context("cannot read the tokens")?;
+    let gone = access.reload_tokens().await;
+    for name in gone.context("cannot read the tokens")? {
+        hub.hub.engine.end_sessions_of(&name);
+    }
     let toolsets = hub.core.toolsets.configure(&config.toolsets).await;
     toolsets.context("cannot use the toolsets")?;
     if has_changed("tool_search") {

@@ -20,12 +20,14 @@ pub(super) async fn follow_store_changes(hub: Arc<HubState>, mut feed: ChangeFee
 
 async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     if changed.includes("token") {
-        report("tokens", hub.access.reload_tokens().await);
+        let gone = hub.access.reload_tokens().await;
+        report("tokens", gone.map(|it| end_sessions(hub, &it)));
     }
     if changed.includes("oauth_grant")
         && let Some(issuer) = hub.access.token_issuer()
     {
-        report("grants", issuer.reload_grants().await);
+        let gone = issuer.reload_grants().await;
+        report("grants", gone.map(|it| end_sessions(hub, &it)));
     }
     if changed.includes("console_session") {
         report("signed-in browsers", hub.sessions.reload().await);
@@ -60,6 +62,13 @@ async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     }
     if changed.includes("tool_pin") {
         hub.servers.reload_pins().await;
+    }
+}
+
+/// Ends the sessions of principals whose token or grant another hub ended.
+fn end_sessions(hub: &HubState, principals: &[String]) {
+    for name in principals {
+        hub.engine.end_sessions_of(name);
     }
 }
 

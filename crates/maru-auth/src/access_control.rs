@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -215,26 +216,42 @@ impl AccessControl {
             return Err(TokenError::AdminToken);
         }
         let _one_change_at_a_time = self.changing.lock().await;
-        let removed = self.store.delete_token(name).await?;
+        let exists = self.store.tokens().await?.iter().any(|it| it.name == name);
+        self.store.delete_access(name).await?;
         self.update_tokens(|tokens| tokens.retain(|_, it| it.principal.name() != name));
-        self.store.delete_account(name).await?;
-        match &self.token_issuer {
-            Some(issuer) => issuer.revoke_account(name).await?,
-            None => drop(self.store.delete_grants_of_account(name).await?),
+        if let Some(issuer) = &self.token_issuer {
+            issuer.forget_account(name).await;
         }
-        Ok(removed)
+        Ok(exists)
+    }
+
+    /// Ends what an account's person allowed, and its browser sessions in the store: a new
+    /// passphrase shuts out who knew the old one.
+    pub(super) async fn end_account_sessions(&self, name: &str) -> Result<(), maru_store::Error> {
+        self.store.end_account_sessions(name).await?;
+        if let Some(issuer) = &self.token_issuer {
+            issuer.forget_account(name).await;
+        }
+        Ok(())
     }
 
     /// Loads the tokens again, because another hub on the same store may have changed them.
-    pub async fn reload_tokens(&self) -> Result<(), maru_store::Error> {
+    /// Returns the names of those that are gone or allow something else now.
+    pub async fn reload_tokens(&self) -> Result<Vec<String>, maru_store::Error> {
         let _one_change_at_a_time = self.changing.lock().await;
         let rows = self.store.tokens().await?;
-        let known = rows
+        let known: HashMap<_, _> = rows
             .iter()
             .filter_map(|row| Some((row.hash, KnownToken::from_row(row)?)))
             .collect();
-        self.update_tokens(|tokens| *tokens = known);
-        Ok(())
+        let before = self.update_tokens(|tokens| mem::replace(tokens, known));
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let is_gone = |(hash, token): &(&[u8; 32], &KnownToken)| {
+            let now = tokens.get(*hash);
+            now.is_none_or(|it| it.principal != token.principal)
+        };
+        let gone = before.iter().filter(is_gone);
+        Ok(gone.map(|(_, it)| it.principal.name().to_owned()).collect())
     }
 
     /// Returns the principal of a grant: its account, within what was allowed.

@@ -9,8 +9,8 @@ use maru_store::{AccountRow, Store};
 use thiserror::Error;
 
 use super::{
-    AccessControl, AccessRole, BearerToken, TokenDraft, TokenError, access_control::is_valid_name,
-    passphrase, rate_limit::AttemptLimit,
+    AccessControl, AccessRole, BearerToken, ConsoleSessions, TokenDraft, TokenError,
+    access_control::is_valid_name, passphrase, rate_limit::AttemptLimit,
 };
 
 /// How long an invitation is open.
@@ -118,9 +118,12 @@ impl Accounts {
         passphrase::is_acceptable(passphrase)
     }
 
-    /// Sets the passphrase of the invited account, and returns its name.
+    /// Sets the passphrase of the invited account, ends its browser sessions and grants, and
+    /// returns its name.
     pub async fn accept(
         &self,
+        access: &AccessControl,
+        sessions: &ConsoleSessions,
         code: &BearerToken,
         passphrase: String,
     ) -> Result<String, AccountError> {
@@ -133,7 +136,12 @@ impl Accounts {
         let accepted = self
             .store
             .accept_invitation(&invitation, &hash, clock::now_ms());
-        accepted.await?.ok_or(AccountError::InvalidInvitation)
+        let name = accepted.await?.ok_or(AccountError::InvalidInvitation)?;
+        access.end_account_sessions(&name).await?;
+        if let Some(hash) = access.hash_of_name(&name) {
+            sessions.forget_token(&hash);
+        }
+        Ok(name)
     }
 
     /// Signs a person in; returns the hash that stands for the account in browser sessions.

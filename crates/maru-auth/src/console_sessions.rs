@@ -18,6 +18,8 @@ pub const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const SIGN_IN_CODE_LIFETIME: Duration = Duration::from_secs(600);
 /// How many browsers may be signed in. Beyond that, the session that expires first ends.
 const MAX_CONSOLE_SESSIONS: usize = 200;
+/// How many of them one token or account may have, so that it signs nobody else out.
+const MAX_SESSIONS_OF_TOKEN: usize = 20;
 /// How many unused sign-in links may be valid at a time.
 const MAX_PENDING_CODES: usize = 8;
 
@@ -125,14 +127,24 @@ impl ConsoleSessions {
         Ok(())
     }
 
+    /// Forgets the sessions of the token with this hash, which were deleted.
+    pub(super) fn forget_token(&self, token_hash: &[u8; 32]) {
+        lock(&self.sessions).retain(|_, it| it.token_hash != *token_hash);
+    }
+
     /// Adds a session; returns the hash of the session that was removed to make room.
     fn insert(&self, row: ConsoleSessionRow) -> Option<[u8; 32]> {
         let mut sessions = lock(&self.sessions);
+        let token_hash = row.token_hash;
         sessions.insert(row.hash, row);
-        if sessions.len() <= MAX_CONSOLE_SESSIONS {
+        let own = || sessions.values().filter(|it| it.token_hash == token_hash);
+        let first_to_expire = if own().count() > MAX_SESSIONS_OF_TOKEN {
+            own().min_by_key(|it| it.expires_at)?.hash
+        } else if sessions.len() > MAX_CONSOLE_SESSIONS {
+            sessions.values().min_by_key(|it| it.expires_at)?.hash
+        } else {
             return None;
-        }
-        let first_to_expire = sessions.values().min_by_key(|it| it.expires_at)?.hash;
+        };
         sessions.remove(&first_to_expire);
         Some(first_to_expire)
     }
@@ -173,5 +185,20 @@ mod tests {
         assert_eq!(again.token_hash_of(&cookie), None);
         let last = ConsoleSessions::load(&store).await.unwrap();
         assert_eq!(last.token_hash_of(&cookie), None);
+    }
+
+    #[tokio::test]
+    async fn one_account_signs_nobody_else_out() {
+        let store = Store::in_memory().await.unwrap();
+        let sessions = ConsoleSessions::load(&store).await.unwrap();
+        let admin = sessions.sign_in([1; 32]).await.unwrap();
+        for _ in 0..=MAX_CONSOLE_SESSIONS {
+            sessions.sign_in([2; 32]).await.unwrap();
+        }
+        assert_eq!(sessions.token_hash_of(&admin), Some([1; 32]));
+        let kept = store.console_sessions().await.unwrap();
+        assert_eq!(kept.len(), MAX_SESSIONS_OF_TOKEN + 1);
+        sessions.forget_token(&[2; 32]);
+        assert_eq!(sessions.token_hash_of(&admin), Some([1; 32]));
     }
 }

@@ -17,6 +17,7 @@ mod signed_secret;
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -398,20 +399,23 @@ impl TokenIssuer {
         Ok(had_grants || was_registered)
     }
 
-    /// Ends all grants of an account.
-    pub(super) async fn revoke_account(&self, account: &str) -> Result<(), maru_store::Error> {
-        self.store.delete_grants_of_account(account).await?;
+    /// Forgets the grants of an account, which were deleted.
+    pub(super) async fn forget_account(&self, account: &str) {
         self.forget(|grant| grant.account == account).await;
-        Ok(())
     }
 
-    /// Loads the grants again, because another hub may have changed them.
-    pub async fn reload_grants(&self) -> Result<(), maru_store::Error> {
+    /// Loads the grants again, because another hub may have changed them. Returns the
+    /// accounts of those that ended early.
+    pub async fn reload_grants(&self) -> Result<Vec<String>, maru_store::Error> {
         let _one_change_at_a_time = self.changing.lock().await;
         let rows = self.store.grants().await?.into_iter();
         let known = rows.map(|it| (it.id.clone(), Arc::new(it))).collect();
-        *self.grants.write().unwrap_or_else(PoisonError::into_inner) = known;
-        Ok(())
+        let mut grants = self.grants.write().unwrap_or_else(PoisonError::into_inner);
+        let before = mem::replace(&mut *grants, known);
+        let now = clock::now_ms();
+        let is_gone = |it: &Arc<OAuthGrantRow>| it.expires_at > now && !grants.contains_key(&it.id);
+        let gone = before.into_values().filter(is_gone);
+        Ok(gone.map(|it| it.account.clone()).collect())
     }
 
     async fn forget(&self, is_gone: impl Fn(&OAuthGrantRow) -> bool) {

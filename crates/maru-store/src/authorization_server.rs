@@ -240,9 +240,28 @@ impl Store {
         self.first_text(PASSPHRASE_HASH, vec![name.into()]).await
     }
 
-    /// Deletes an account; false if there is none.
-    pub async fn delete_account(&self, name: &str) -> Result<bool, Error> {
-        self.execute(DELETE_ACCOUNT, vec![name.into()]).await
+    /// Deletes a token with its account, grants and browser sessions, or nothing.
+    pub async fn delete_access(&self, name: &str) -> Result<(), Error> {
+        let statements = [
+            super::console::DELETE_SESSIONS_OF_TOKEN,
+            DELETE_GRANTS_OF_ACCOUNT,
+            DELETE_ACCOUNT,
+            super::tokens::DELETE,
+        ];
+        let work = statements.map(|it| (it, vec![name.into()]));
+        self.execute_in_transaction(super::tokens::DELETE, work)
+            .await
+    }
+
+    /// Ends the grants and browser sessions of an account, all or none.
+    pub async fn end_account_sessions(&self, name: &str) -> Result<(), Error> {
+        let statements = [
+            super::console::DELETE_SESSIONS_OF_TOKEN,
+            DELETE_GRANTS_OF_ACCOUNT,
+        ];
+        let work = statements.map(|it| (it, vec![name.into()]));
+        self.execute_in_transaction(DELETE_GRANTS_OF_ACCOUNT, work)
+            .await
     }
 
     async fn first_text(
@@ -350,12 +369,6 @@ impl Store {
     /// Deletes the grants of a client; false if there are none.
     pub async fn delete_grants_of_client(&self, id: &str) -> Result<bool, Error> {
         self.execute(DELETE_GRANTS_OF_CLIENT, vec![id.into()]).await
-    }
-
-    /// Deletes the grants of an account; false if there are none.
-    pub async fn delete_grants_of_account(&self, account: &str) -> Result<bool, Error> {
-        self.execute(DELETE_GRANTS_OF_ACCOUNT, vec![account.into()])
-            .await
     }
 
     /// Deletes the expired grants, and those of `account` beyond the newest `limit`.

@@ -42,6 +42,12 @@ const DELETE_SESSION: PortableStatement = PortableStatement {
     attempted: "end the session",
     sql: "DELETE FROM console_session WHERE hash = $1 RETURNING expires_at",
 };
+/// Deletes the sessions of the token with this name.
+pub(super) const DELETE_SESSIONS_OF_TOKEN: PortableStatement = PortableStatement {
+    attempted: "end the sessions of the token",
+    sql: "DELETE FROM console_session WHERE token_hash IN
+            (SELECT hash FROM token WHERE name = $1) RETURNING expires_at",
+};
 /// The statements of these tables.
 pub(super) const STATEMENTS: &[PortableStatement] = &[
     LIST_DISABLED,
@@ -50,6 +56,7 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
     LIST_SESSIONS,
     PUT_SESSION,
     DELETE_SESSION,
+    DELETE_SESSIONS_OF_TOKEN,
 ];
 
 impl Store {

@@ -49,7 +49,7 @@ const UPDATE: PortableStatement = PortableStatement {
     attempted: "change the token",
     sql: "UPDATE token SET role = $1, expires_at = $2 WHERE name = $3 RETURNING name",
 };
-const DELETE: PortableStatement = PortableStatement {
+pub(super) const DELETE: PortableStatement = PortableStatement {
     attempted: "delete the token",
     sql: "DELETE FROM token WHERE name = $1 RETURNING name",
 };

@@ -231,6 +231,24 @@ async fn invitation_works_once_and_passphrases_cannot_be_guessed_fast() {
         statuses.push(attempt(&mut other, "wrong wrong wrong").await);
     }
     assert_eq!(statuses.last(), Some(&429), "{statuses:?}");
+    // A new passphrase ends what was begun with the old one.
+    let client = register(&hub).await;
+    let tokens = browser.tokens(&client, &[]).await;
+    let again = hub.send_as_admin("POST", "/api/accounts/kim/invitation", Value::Null);
+    let again = again.await.json().await;
+    let code = parameter(again["invitationUrl"].as_str().unwrap(), "code");
+    let new = "twelve plus one";
+    let form = [("code", &*code), ("passphrase", new), ("repeated", new)];
+    let mut later = Browser::new(&hub);
+    assert_eq!(later.post("/oauth/invitation", &form).await.status, 303);
+    assert_eq!(
+        browser.get("/api/session").await.json().await["name"],
+        Value::Null
+    );
+    assert_eq!(later.get("/api/session").await.json().await["name"], "kim");
+    assert!(tools(&hub, &tokens["access_token"]).await.is_err());
+    let refreshed = refresh(&hub, &client, &tokens["refresh_token"]).await;
+    assert_eq!(refreshed.status, 400);
     // The token of an account has no secret: its name is none.
     for token in ["kim", ""] {
         let request = TestRequest::new(&hub.address, "GET", "/readyz");

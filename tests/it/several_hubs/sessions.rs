@@ -7,7 +7,7 @@ use crate::{
     faults::PYTHON,
     http_client::{TestRequest, TestResponse, wait_until},
     suite_fixture::{slow_tool, suite_entries},
-    test_hub::{TestHub, call_message, request_message},
+    test_hub::{TestHub, call_message, initialize_message, request_message},
 };
 
 const PAY_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/questions/pay.py");
@@ -230,6 +230,37 @@ async fn answer_to_a_waiting_call_reaches_its_hub() {
         for member in ["inputResponses", "requestState"] {
             params.as_object_mut().unwrap().remove(member);
         }
+    }
+    hubs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_revoked_at_one_hub_ends_its_streams_at_the_other() {
+    let hubs = TwoHubs::start().await;
+    let (one, other) = (&hubs.one, &hubs.other);
+    let token = one
+        .create_token(json!({"name": "gone", "role": "agent"}))
+        .await;
+    let authorized = |request: TestRequest| {
+        let token = format!("Bearer {token}");
+        request.header("authorization", &token)
+    };
+    let open = async |path: &str, session: &str| {
+        let request = TestRequest::new(&other.address, "GET", path)
+            .header("accept", "text/event-stream")
+            .header("mcp-session-id", session);
+        authorized(request).send().await
+    };
+    wait_until(async || open("/api/tools", "").await.status == 200).await;
+    let message = initialize_message(VERSION, &json!({}));
+    let begun = authorized(other.post(&message)).send().await;
+    let session = begun.headers["mcp-session-id"].clone();
+    let mut streams = [open("/mcp", &session).await, open("/api/events", "").await];
+    assert!(streams.iter().all(|it| it.status == 200));
+    let revoked = one.send_as_admin("DELETE", "/api/tokens/gone", Value::Null);
+    assert!(revoked.await.status.is_success());
+    for stream in &mut streams {
+        while stream.next_event().await.is_some() {}
     }
     hubs.stop().await;
 }

@@ -175,7 +175,14 @@ pub(crate) async fn accept_invitation(
     if let Err(response) = record(&hub, &name, address, what).await {
         return *response;
     }
-    match hub.accounts.accept(&invitation, passphrase).await {
+    let accepted = hub
+        .accounts
+        .accept(&hub.access, &hub.sessions, &invitation, passphrase);
+    let accepted = accepted.await;
+    if let Ok(name) = &accepted {
+        hub.engine.end_sessions_of(name);
+    }
+    match accepted {
         Ok(name) => match hub.access.hash_of_name(&name) {
             Some(hash) => console::signed_in_response(&hub, hash, redirect("/")).await,
             None => {

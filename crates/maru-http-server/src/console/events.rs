@@ -7,17 +7,21 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use futures_util::stream;
 use maru_protocol::write_event;
 use maru_runtime::tasks::Tasks;
-use tokio::sync::{broadcast, watch};
+use tokio::{
+    sync::{broadcast, watch},
+    time,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{super::HubState, publisher};
@@ -27,6 +31,8 @@ use maru_observability::journal::CallJournal;
 
 /// How many events are kept for clients that reconnect.
 const MAX_KEPT_EVENTS: usize = 512;
+/// How soon a stream without events ends after its principal is gone.
+const PRINCIPAL_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// How many streams may be open.
 const MAX_EVENT_STREAMS: usize = 256;
 
@@ -152,6 +158,8 @@ impl ConsoleEvents {
 struct PageStream {
     hub: Arc<HubState>,
     principal: Principal,
+    /// Those of the request, by which the principal is looked up again.
+    headers: HeaderMap,
     receiver: broadcast::Receiver<Arc<ConsoleEvent>>,
     pending: VecDeque<String>,
     /// The number of the last event that was sent or skipped.
@@ -183,6 +191,7 @@ pub(crate) async fn stream(State(hub): State<Arc<HubState>>, request: Request) -
     let mut page = PageStream {
         hub,
         principal,
+        headers: request.headers().clone(),
         receiver,
         pending: VecDeque::new(),
         sent: 0,
@@ -241,16 +250,21 @@ impl PageStream {
             let received = tokio::select! {
                 biased;
                 () = stop.cancelled() => return None,
-                received = self.receiver.recv() => received,
+                received = self.receiver.recv() => received.map(Some),
+                () = time::sleep(PRINCIPAL_CHECK_INTERVAL) => Ok(None),
             };
+            if !self.is_still_allowed() {
+                return None;
+            }
             match received {
                 Err(broadcast::error::RecvError::Closed) => return None,
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.receiver = self.receiver.resubscribe();
                     self.push_snapshot();
                 }
-                Ok(event) if event.number <= self.sent => (),
-                Ok(event) => {
+                Ok(None) => (),
+                Ok(Some(event)) if event.number <= self.sent => (),
+                Ok(Some(event)) => {
                     self.sent = event.number;
                     if let Some(text) = self.visible_text(&event) {
                         return Some(text);
@@ -258,6 +272,13 @@ impl PageStream {
                 }
             }
         }
+    }
+
+    /// Whether the token or the sign-in of the page is still valid, and that of the same
+    /// principal. A program on this machine has neither.
+    fn is_still_allowed(&self) -> bool {
+        let now = self.hub.identify(&self.headers);
+        now.is_ok_and(|it| it == self.principal || it.is_local() && self.principal.is_local())
     }
 
     fn visible_text(&self, event: &ConsoleEvent) -> Option<String> {
