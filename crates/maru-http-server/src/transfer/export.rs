@@ -42,6 +42,8 @@ pub(super) async fn document(hub: &HubState) -> Result<Value, maru_store::Error>
             "role": it.role,
             "servers": it.servers,
             "tools": it.tools,
+            "toolset": it.toolset,
+            "toolListing": it.tool_listing,
             "expiresAt": it.expires_at,
         }))
     });

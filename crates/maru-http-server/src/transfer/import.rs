@@ -372,12 +372,18 @@ impl ImportItem {
             let names = names.filter_map(Value::as_str);
             names.map(|it| format!(" --{flag} {it}")).collect()
         };
+        let option = |name: &str, flag: &str| match self.value[name].as_str() {
+            Some(value) => format!(" --{flag} {value}"),
+            None => String::new(),
+        };
         format!(
-            "tokens are not imported; make a new one: maru token create {} --role {}{}{}",
+            "tokens are not imported; make a new one: maru token create {} --role {}{}{}{}{}",
             self.name,
             self.text("role"),
             list("servers", "server"),
-            list("tools", "tool")
+            list("tools", "tool"),
+            option("toolset", "toolset"),
+            option("toolListing", "listing"),
         )
     }
 }
