@@ -300,7 +300,7 @@ pub struct LimitSettings {
     /// Milliseconds of silence after which an event stream sends a comment. Proxies close silent streams, most after 30 to 60 seconds.
     #[schemars(range(min = 100, max = 50_000))]
     pub keep_alive_ms: u64,
-    /// Calls per minute of each token without its own limit. The default is no limit.
+    /// Calls per minute of each token without its own limit, at all hubs that share a PostgreSQL store. The default is no limit.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub calls_per_minute: Option<u32>,
     /// Milliseconds that one tool call may take.

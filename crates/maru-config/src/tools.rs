@@ -59,11 +59,11 @@ pub struct ToolsetDefinition {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub favorites: Vec<String>,
-    /// Calls per minute of all its callers together.
+    /// Calls per minute of all its callers together, at all hubs that share a PostgreSQL store.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub calls_per_minute: Option<u32>,
-    /// Calls per day of all its callers together.
+    /// Calls per day of all its callers together, at all hubs that share a PostgreSQL store.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub calls_per_day: Option<u32>,

@@ -219,7 +219,7 @@ impl CallQuota {
     ) -> Result<(), QuotaExceeded> {
         let (target, name) = (QuotaTarget::Toolset, toolset.name.as_str());
         if let Some(max_calls) = toolset.calls_per_minute {
-            self.take_from_bucket(target, name, max_calls.into())?;
+            self.count_in_minute(target, name, max_calls.into()).await?;
         }
         if let Some(max_calls) = toolset.calls_per_day {
             // Boxed, as for other calls with a limit per day.
@@ -241,19 +241,7 @@ impl CallQuota {
         // The minute first, because a call that it refuses does not count for the day.
         for ((target, id), limit) in targets.into_iter().zip(limits) {
             if let Some(max_calls) = limit.per_minute {
-                let shared = if self.store.is_shared() && max_calls > 0 {
-                    // Boxed, because it would make the future of every call larger.
-                    Box::pin(self.leases.take(&self.store, (target, id), max_calls)).await
-                } else {
-                    None
-                };
-                match shared {
-                    Some(taken) => {
-                        taken.map_err(|wait| minute_limit_exceeded(target, id, max_calls, wait))?;
-                    }
-                    // Without the store each hub counts alone.
-                    None => self.take_from_bucket(target, id, max_calls)?,
-                }
+                self.count_in_minute(target, id, max_calls).await?;
             }
         }
         for ((target, id), limit) in targets.into_iter().zip(limits) {
@@ -264,6 +252,25 @@ impl CallQuota {
             }
         }
         Ok(())
+    }
+
+    async fn count_in_minute(
+        &self,
+        target: QuotaTarget,
+        id: &str,
+        max_calls: i64,
+    ) -> Result<(), QuotaExceeded> {
+        let shared = if self.store.is_shared() && max_calls > 0 {
+            // Boxed, because it would make the future of every call larger.
+            Box::pin(self.leases.take(&self.store, (target, id), max_calls)).await
+        } else {
+            None
+        };
+        match shared {
+            Some(taken) => taken.map_err(|wait| minute_limit_exceeded(target, id, max_calls, wait)),
+            // Without the store each hub counts alone.
+            None => self.take_from_bucket(target, id, max_calls),
+        }
     }
 
     fn take_from_bucket(
