@@ -155,6 +155,9 @@ pub enum Error {
     /// A toolset is not known.
     #[error("there is no toolset named {0:?}; see maru toolsets")]
     UnknownToolset(String),
+    /// The toolset of the settings is not known.
+    #[error("the toolset that agent.toolset names does not exist")]
+    NoAgentToolset,
     /// Servers are named, and none of them is connected.
     #[error("none of the named servers is available: {}", named_servers::format_servers(.0))]
     ServersUnavailable(Vec<UnavailableServer>),
@@ -190,7 +193,7 @@ impl Error {
     fn kind(&self) -> &'static str {
         match self {
             Self::UnknownServer { .. } => "unknown_server",
-            Self::UnknownToolset(_) => "unknown_toolset",
+            Self::UnknownToolset(_) | Self::NoAgentToolset => "unknown_toolset",
             Self::ServersUnavailable(_) => "servers_unavailable",
             Self::NoModel => "no_model",
             Self::Stopping => "stopping",
@@ -254,19 +257,20 @@ impl Agent {
         Ok(ActiveRun::new(Arc::clone(self), request, permit))
     }
 
+    /// Refuses a toolset that does not exist. A caller that is limited to a toolset learns of
+    /// no other; where the settings name another one, its run gets what both contain.
     fn check_toolset(&self, request: &AgentRequest) -> Result<(), Error> {
-        let Some(name) = self.toolset_of(request) else {
-            return Ok(());
-        };
         let snapshot = self.catalog.snapshot();
-        // A caller that is limited to a toolset learns of no other.
-        let own = request.principal.toolset();
-        let may_use = own.is_none_or(|it| **it == *name);
-        if may_use && snapshot.toolsets().contains_key(name) {
-            Ok(())
-        } else {
-            Err(Error::UnknownToolset(name.chars().take(100).collect()))
+        let exists = |name: &str| snapshot.toolsets().contains_key(name);
+        if let Some(name) = request.toolset.as_deref() {
+            let may_use = request.principal.toolset().is_none_or(|it| **it == *name);
+            if !may_use || !exists(name) {
+                return Err(Error::UnknownToolset(name.chars().take(100).collect()));
+            }
+        } else if !self.settings.toolset.as_deref().is_none_or(exists) {
+            return Err(Error::NoAgentToolset);
         }
+        Ok(())
     }
 
     fn toolset_of<'a>(&'a self, request: &'a AgentRequest) -> Option<&'a str> {

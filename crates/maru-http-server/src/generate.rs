@@ -392,6 +392,7 @@ fn to_rpc_error(error: &agent::Error) -> RpcError {
     match error {
         agent::Error::UnknownServer { .. }
         | agent::Error::UnknownToolset(_)
+        | agent::Error::NoAgentToolset
         | agent::Error::UnknownModel(_) => RpcError::invalid_params(error.to_string()),
         agent::Error::Busy(_) => RpcError::new(BUSY_ERROR, error.to_string()),
         agent::Error::ServersUnavailable(_)

@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
+use maru::config::ToolsetDefinition;
+
 use super::*;
 
 /// A hub with the server `dead`, which cannot be connected.
@@ -79,4 +81,41 @@ async fn chat_with_a_silent_model_fails() {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{complaint}");
     assert!(complaint.contains("agent.timeout_ms"), "{complaint}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_gets_what_the_toolsets_of_agent_and_token_both_contain() {
+    let backend = FakeModelServer::start(|_, _| streamed_by_byte("네.", "stop")).await;
+    let hub = hub_with_model(&backend, |config| {
+        let toolset = |name: &str, include: &[&str]| ToolsetDefinition {
+            name: name.to_owned(),
+            include: include.iter().map(|&it| it.to_owned()).collect(),
+            ..ToolsetDefinition::default()
+        };
+        config.toolsets = vec![
+            toolset("staff", &["get_employee_info", "get_employee_list"]),
+            toolset("docs", &["get_employee_info", "search_docs"]),
+        ];
+        config.agent.toolset = Some("staff".to_owned());
+    })
+    .await;
+    let token = json!({"name": "bot", "role": "agent", "toolset": "docs"});
+    let token = hub.create_token(token).await;
+    let ask = async |extra: Value| {
+        TestRequest::post(&hub.address, GENERATE_ROUTE, &question_request(extra))
+            .header("accept", "application/json")
+            .header("authorization", &format!("Bearer {token}"))
+            .send()
+            .await
+            .json()
+            .await
+    };
+    let answer = ask(json!({})).await;
+    assert_eq!(answer["result"]["text"], "네.", "{answer}");
+    let tools = backend.seen()[0].body["tools"].to_string();
+    assert!(tools.contains("get_employee_info"), "{tools}");
+    assert!(!tools.contains("search_docs"), "{tools}");
+    assert!(!tools.contains("get_employee_list"), "{tools}");
+    let refused = ask(json!({"toolset": "staff"})).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
 }

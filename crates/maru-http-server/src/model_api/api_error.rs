@@ -112,7 +112,8 @@ impl From<&agent::Error> for ApiError {
             agent::Error::ServersUnavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             agent::Error::NoModel
             | agent::Error::UnknownServer { .. }
-            | agent::Error::UnknownToolset(_) => StatusCode::NOT_FOUND,
+            | agent::Error::UnknownToolset(_)
+            | agent::Error::NoAgentToolset => StatusCode::NOT_FOUND,
         };
         Self::rejected(status, error.to_string())
     }
