@@ -3,6 +3,7 @@
 mod balancer;
 mod runs;
 mod sessions;
+mod store_faults;
 
 use futures_util::future::BoxFuture;
 use maru::config::{Config, SecretString};

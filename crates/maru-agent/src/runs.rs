@@ -109,7 +109,7 @@ impl RunRegistry {
         (run, call): (&str, &str),
         approved: bool,
     ) -> bool {
-        if self.decide_here(principal, (run, call), approved) {
+        if self.decide_locally(principal, (run, call), approved) {
             return true;
         }
         let request = json!({"run": run, "call": call, "approved": approved});
@@ -163,7 +163,7 @@ impl RunRegistry {
         let mut requests = peers.serve(PeerTopic::AgentRun);
         let (runs, stop) = (self.clone(), self.0.tasks.stop_token());
         self.0.tasks.spawn(async move {
-            while let Some(Some(request)) = stop.run_until_cancelled(requests.recv()).await {
+            while let Some(Some(mut request)) = stop.run_until_cancelled(requests.recv()).await {
                 if let Some(reply) = runs.answer_peer(&request.body) {
                     // A hub that is gone needs no reply.
                     let _ = request.exchange.send(&reply.to_string()).await;
@@ -180,15 +180,15 @@ impl RunRegistry {
         };
         Some(
             match (request["call"].as_str(), request["approved"].as_bool()) {
-                (Some(call), Some(approved)) => {
-                    self.decide_here(&principal, (run, call), approved).into()
-                }
+                (Some(call), Some(approved)) => self
+                    .decide_locally(&principal, (run, call), approved)
+                    .into(),
                 _ => self.get_active(&principal, run).into(),
             },
         )
     }
 
-    fn decide_here(
+    fn decide_locally(
         &self,
         principal: &Principal,
         (run, call): (&str, &str),

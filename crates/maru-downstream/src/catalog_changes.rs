@@ -28,23 +28,25 @@ pub(super) struct CatalogChanges {
 }
 
 const MAX_RESOURCE_SUBSCRIPTIONS: usize = 1000;
+/// How long the URI of a subscription may be; each is kept, also in a shared store.
+pub(super) const MAX_SUBSCRIBED_URI_BYTES: usize = 2048;
 
 impl ClientSubscriptions {
-    /// Adds a subscription; returns false if the client has too many.
+    /// Adds a subscription; returns false if the client has too many, or its URI is too long.
     pub(super) fn add(&self, uri: &str, subscription: ResourceSubscription) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = all.len() < MAX_RESOURCE_SUBSCRIPTIONS || all.contains_key(uri);
+        let fits = uri.len() <= MAX_SUBSCRIBED_URI_BYTES
+            && (all.len() < MAX_RESOURCE_SUBSCRIPTIONS || all.contains_key(uri));
         if fits {
             all.insert(uri.to_owned(), subscription);
         }
         fits
     }
 
-    pub(super) fn remove(&self, uri: &str) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(uri);
+    /// Removes a subscription; returns whether it existed.
+    pub(super) fn remove(&self, uri: &str) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(uri).is_some()
     }
 
     fn contains(&self, uri: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Methods → responses, for every transport and version.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use maru_protocol::{
     LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcMessage, RpcRequest, code,
@@ -12,14 +12,17 @@ use maru_runtime::{
     tasks::run_parser,
 };
 use serde_json::{Value, json};
+use tracing::debug;
 
 use super::{
-    McpEngine, describe, input_rounds,
+    McpEngine,
+    catalog_changes::MAX_SUBSCRIBED_URI_BYTES,
+    describe, input_rounds,
     session::{McpSession, RunningRequest, SESSION_BUSY},
     shared_sessions::SessionNote,
 };
 use maru_observability::journal::RequestId;
-use maru_peers::PeerGone;
+use maru_peers::Error as PeerError;
 use maru_tools::{
     CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList, EntryResponse,
     InputRequired, InputResponses, RequestContext, request_state::StateBinding, resource_not_found,
@@ -27,6 +30,9 @@ use maru_tools::{
 
 /// Parameters up to this size stay small as values, too.
 const SMALL_PARAMS_BYTES: usize = SMALL_REQUEST_BYTES / 128;
+
+/// How much longer than a call its way to the hub that asked and back may take.
+const FORWARD_GRACE: Duration = Duration::from_secs(15);
 
 /// A request with its own copy of the text.
 #[derive(Debug)]
@@ -163,9 +169,10 @@ impl McpEngine {
             }
             "resources/unsubscribe" => {
                 let uri = RequestParams::require_string(params.uri, "uri")?;
-                session.subscriptions.remove(&uri);
-                self.write_note(session, &SessionNote::Unsubscribed(&uri))
-                    .await;
+                if session.subscriptions.remove(&uri) {
+                    self.write_note(session, &SessionNote::Unsubscribed(&uri))
+                        .await;
+                }
                 Ok("{}".to_owned())
             }
             method => {
@@ -188,7 +195,9 @@ impl McpEngine {
     async fn write_note(&self, session: &McpSession, note: &SessionNote<'_>) {
         if let (Some(shared), Some(_)) = (&self.shared, session.hub()) {
             // Boxed, because it is rare and would make the future of every call larger.
-            Box::pin(shared.write_note(session, note)).await;
+            if let Err(error) = Box::pin(shared.write_note(session, note)).await {
+                debug!(%error, "a note on a session could not be kept for other hubs");
+            }
         }
     }
 
@@ -199,7 +208,7 @@ impl McpEngine {
         session: &McpSession,
         message: &RpcMessage<'_>,
         text: &str,
-    ) -> Result<(), PeerGone> {
+    ) -> Result<(), PeerError> {
         if let (Some(shared), Some(_)) = (&self.shared, session.hub())
             && Box::pin(shared.forward_one_way(session, message, text)).await?
         {
@@ -210,6 +219,11 @@ impl McpEngine {
     }
 
     fn subscribe(&self, session: &McpSession, uri: &str) -> Result<(), RpcError> {
+        if uri.len() > MAX_SUBSCRIBED_URI_BYTES {
+            return Err(RpcError::invalid_params(format!(
+                "the uri of a subscription may have {MAX_SUBSCRIBED_URI_BYTES} bytes"
+            )));
+        }
         let snapshot = self.catalog.snapshot();
         let subscription = snapshot.subscribe_resource(&session.caller, uri);
         let subscription = subscription.ok_or_else(|| resource_not_found(uri))?;
@@ -237,7 +251,7 @@ impl McpEngine {
                     &self.catalog.snapshot().instructions_for(context.caller),
                 ),
             )),
-            method => match self.answer_elsewhere(context, request, &params).await {
+            method => match self.forward_answer(context, request, &params).await {
                 Some(outcome) => outcome,
                 None => self.handle_catalog_method(context, method, &params).await,
             },
@@ -246,8 +260,8 @@ impl McpEngine {
     }
 
     /// Lets the hub that asked a question handle the request with its answer; `None` if
-    /// that is this one, or gone.
-    async fn answer_elsewhere(
+    /// that is this one, or gone, so that it has not received the request.
+    async fn forward_answer(
         &self,
         context: &DispatchContext<'_>,
         request: &OwnedRequest,
@@ -256,10 +270,18 @@ impl McpEngine {
         let (shared, raw) = (self.shared.as_ref()?, params.request_state?);
         let state = RequestParams::require_string(Some(raw), "requestState").ok()?;
         let owner = self.state_sealer.other_owner(&state)?;
+        let timeout = self.limits().tool_timeout() + FORWARD_GRACE;
         // Boxed, because it is rare and would make the future of every call larger.
-        Box::pin(shared.forward_round(&owner, context, request))
-            .await
-            .ok()
+        let forwarded = shared.forward_round(&owner, context, request, timeout);
+        match Box::pin(forwarded).await {
+            Err(PeerError::HubGone) => None,
+            Ok(outcome) => Some(outcome),
+            Err(error) => {
+                let message =
+                    format!("{error}; whether the call was made is unknown, so it is not repeated");
+                Some(Err(RpcError::new(code::INTERNAL_ERROR, message)))
+            }
+        }
     }
 
     /// Handles the methods that all versions share.

@@ -19,6 +19,7 @@ use maru_protocol::{
     code, declares_version,
 };
 use maru_runtime::{message_queue, tasks::run_parser};
+use tracing::warn;
 
 use super::{
     McpEngine,
@@ -36,7 +37,6 @@ use headers::{
 };
 pub use headers::{check_content_headers, require_json};
 use maru_observability::journal::client_label;
-use maru_peers::PeerGone;
 use maru_tools::Caller;
 
 /// Names the session on every request after the handshake.
@@ -108,7 +108,7 @@ pub async fn post(http_request: StreamableRequest, body: Bytes) -> Response {
                 let engine = &http_request.engine;
                 match engine.handle_one_way(&session, &message, text).await {
                     Ok(()) => reply::accepted(),
-                    Err(PeerGone) => unknown_session(),
+                    Err(_) => unknown_session(),
                 }
             }
         },
@@ -141,7 +141,7 @@ pub async fn get(http_request: StreamableRequest) -> Response {
     let hub = session.hub().map(|it| &**it);
     let held_elsewhere = resumed.as_ref().filter(|it| it.hub.as_deref() != hub);
     if let Some(event) = held_elsewhere {
-        return resume_elsewhere(&http_request, &session, event).await;
+        return resume_from_hub(&http_request, &session, event).await;
     }
     let stream = resumed.as_ref().map_or(STANDALONE_STREAM, |it| it.stream);
     let Some(mut feed) = session.streams.claim(stream).await else {
@@ -154,7 +154,7 @@ pub async fn get(http_request: StreamableRequest) -> Response {
 }
 
 /// Resumes a stream that began at another hub.
-async fn resume_elsewhere(
+async fn resume_from_hub(
     http_request: &StreamableRequest,
     session: &Arc<McpSession>,
     event: &EventId,
@@ -171,8 +171,8 @@ async fn resume_elsewhere(
         feed.push_list_changes();
         return exchange::stream(feed, engine, Some(session));
     }
-    let resumed = shared.resume_elsewhere(engine, session, (hub, event)).await;
-    resumed.unwrap_or_else(|PeerGone| unknown_session())
+    let resumed = shared.resume_from_hub(engine, session, (hub, event)).await;
+    resumed.unwrap_or_else(|_| unknown_session())
 }
 
 /// `DELETE`: ends the session.
@@ -183,10 +183,17 @@ pub async fn delete(http_request: &StreamableRequest) -> Response {
     match http_request.session(None).await {
         Err(refusal) => refusal,
         Ok(session) => {
-            http_request.engine.sessions.end(&session.id);
-            if let Some(shared) = &http_request.engine.shared {
-                shared.write_note(&session, &SessionNote::Ended).await;
+            // First the note, without which another hub would go on with the session.
+            if let Some(shared) = &http_request.engine.shared
+                && let Err(error) = shared.write_note(&session, &SessionNote::Ended).await
+            {
+                warn!(%error, "a session could not be ended for all hubs");
+                return reply::reject(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the store is down, so the session cannot end at all hubs; try again later",
+                );
             }
+            http_request.engine.sessions.end(&session.id);
             reply::empty(StatusCode::NO_CONTENT)
         }
     }

@@ -7,6 +7,7 @@ use maru_store::SecretSealer;
 use maru_tools::{Caller, CatalogScope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 /// What a session id is bound to when it is sealed.
 const SEAL_CONTEXT: &str = "session";
@@ -29,9 +30,9 @@ pub(super) struct SessionToken {
     /// The client; absent for HTTP+SSE, whose sessions cannot leave their hub.
     #[serde(rename = "c")]
     pub(super) client: Option<TokenClient>,
-    /// The principal, without claims.
+    /// The hash of the principal, whose allowed tools may be too many for a header.
     #[serde(rename = "p")]
-    principal: Value,
+    principal: String,
     /// The part of the catalog that the session sees, if not all of it.
     #[serde(rename = "s")]
     scope: Option<String>,
@@ -59,7 +60,7 @@ impl SessionToken {
             hub,
             opened_at,
             client,
-            principal: identity(&caller.principal),
+            principal: identity_hash(&caller.principal),
             scope: scope_name(&caller.scope),
         }
     }
@@ -79,13 +80,13 @@ impl SessionToken {
     }
 
     /// Whether the session belongs to this principal.
-    pub(super) fn is_of(&self, principal: &Principal) -> bool {
-        self.principal == identity(principal)
+    pub(super) fn belongs_to(&self, principal: &Principal) -> bool {
+        self.principal == identity_hash(principal)
     }
 
     /// Whether the session belongs to this caller and sees the same part of the catalog.
-    pub(super) fn is_for(&self, caller: &Caller) -> bool {
-        self.is_of(&caller.principal) && self.scope == scope_name(&caller.scope)
+    pub(super) fn matches(&self, caller: &Caller) -> bool {
+        self.belongs_to(&caller.principal) && self.scope == scope_name(&caller.scope)
     }
 }
 
@@ -107,15 +108,15 @@ impl TokenClient {
     }
 }
 
-/// What makes two principals the same one.
-fn identity(principal: &Principal) -> Value {
+/// The hash of what makes two principals the same one.
+fn identity_hash(principal: &Principal) -> String {
     let mut record = principal.to_json();
     if let Some(members) = record.as_object_mut() {
         // A refreshed token has other claims.
         members.remove("claims");
         members.retain(|_, value| !value.is_null());
     }
-    record
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(record.to_string()))
 }
 
 /// The name of a scope: of a server, or `toolset:` and the name of a toolset.
@@ -183,9 +184,9 @@ mod tests {
     fn token_is_for_its_caller_only() {
         let of = |scope| Caller::new(Principal::local(), scope);
         let token = token(&json!({}));
-        assert!(token.is_for(&of(CatalogScope::All)));
-        assert!(!token.is_for(&of(CatalogScope::Server("fx".into()))));
-        assert!(!token.is_for(&of(CatalogScope::Toolset("fx".into()))));
+        assert!(token.matches(&of(CatalogScope::All)));
+        assert!(!token.matches(&of(CatalogScope::Server("fx".into()))));
+        assert!(!token.matches(&of(CatalogScope::Toolset("fx".into()))));
         for scope in [
             CatalogScope::All,
             CatalogScope::Server("fx".into()),
@@ -196,7 +197,21 @@ mod tests {
         let mut admin = Principal::local().to_json();
         admin["role"] = json!("admin");
         let admin = Principal::from_json(&admin).unwrap();
-        assert!(!token.is_of(&admin));
+        assert!(!token.belongs_to(&admin));
+    }
+
+    #[test]
+    fn id_stays_short_whatever_the_principal_may_call() {
+        let mut record = Principal::local().to_json();
+        let tools = (0..1000).map(|number| format!("server{number}.{}", "x".repeat(60)));
+        record["tools"] = tools.collect();
+        let caller = Caller::new(Principal::from_json(&record).unwrap(), CatalogScope::All);
+        let token = SessionToken::new("hub".into(), 1000, &caller, None);
+        assert!(token.seal(&SecretSealer::new(&[1; 32])).len() < 400);
+        assert!(token.matches(&caller));
+        record["tools"][999] = json!("another");
+        let other = Principal::from_json(&record).unwrap();
+        assert!(!token.belongs_to(&other));
     }
 
     #[test]

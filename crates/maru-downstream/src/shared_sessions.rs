@@ -10,13 +10,15 @@ mod peer_requests;
 use std::{sync::Arc, time::Duration};
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use maru_auth::Principal;
-use maru_peers::{Exchange, PeerGone, PeerHubs, PeerTopic};
+use maru_peers::{Error as PeerError, Exchange, HubNote, PeerHubs, PeerTopic};
 use maru_protocol::{LoggingLevel, RpcError, RpcId, RpcMessage, code};
 use maru_runtime::{clock, tasks::with_timeout};
 use maru_store::SecretSealer;
 use maru_tools::Caller;
 use serde_json::{Value, json};
+use tracing::warn;
 
 use super::{
     McpEngine,
@@ -79,18 +81,42 @@ impl SharedSessions {
     }
 
     /// Writes what every hub must know of a session.
-    pub(super) async fn write_note(&self, session: &McpSession, note: &SessionNote<'_>) {
+    pub(super) async fn write_note(
+        &self,
+        session: &McpSession,
+        note: &SessionNote<'_>,
+    ) -> Result<(), PeerError> {
         let mut body = note.to_json();
         body["session"] = (*session.id).into();
-        let lifetime = Duration::from_millis(TOKEN_LIFETIME_MS.unsigned_abs());
-        let target = (PeerTopic::SessionNote, note_key(&session.id));
         let body = body.to_string();
-        self.peers.write_note(target, &body, lifetime).await;
+        let lifetime = Duration::from_millis(TOKEN_LIFETIME_MS.unsigned_abs());
+        let key = note_key(&session.id);
+        // Sealed notes do not show which resources a session watches, nor do their kinds.
+        let uri_kind = |uri: &str| {
+            let hash = self.peers.key().derive(&format!("note {key} {uri}"));
+            BASE64_URL_SAFE_NO_PAD.encode(hash)
+        };
+        let note = match note {
+            SessionNote::Ended => HubNote::Last,
+            SessionNote::LogLevel(_) => HubNote::Kept("log_level".to_owned()),
+            SessionNote::Subscribed(uri) => HubNote::Kept(uri_kind(uri)),
+            SessionNote::Unsubscribed(uri) => HubNote::Removed(uri_kind(uri)),
+        };
+        let target = (PeerTopic::SessionNote, key);
+        let written = self.peers.write_note(target, (note, &body), lifetime);
+        written.await
     }
 
-    /// Applies the notes on a session that was opened elsewhere; false if it has ended.
+    /// Applies the notes on a session that was opened elsewhere; false if it has ended, or
+    /// the notes cannot be read, which would tell.
     async fn apply_notes(&self, engine: &McpEngine, session: &McpSession) -> bool {
-        let notes = self.peers.notes(note_key(&session.id)).await;
+        let notes = match self.peers.notes(note_key(&session.id)).await {
+            Ok(notes) => notes,
+            Err(error) => {
+                warn!(%error, "a session of another hub is refused");
+                return false;
+            }
+        };
         let mut notes = notes.iter().filter_map(|it| serde_json::from_str(it).ok());
         notes
             .all(|note: Value| SessionNote::parse(&note).is_none_or(|it| it.apply(engine, session)))
@@ -103,7 +129,7 @@ impl SharedSessions {
         session: &McpSession,
         message: &RpcMessage<'_>,
         text: &str,
-    ) -> Result<bool, PeerGone> {
+    ) -> Result<bool, PeerError> {
         match message {
             RpcMessage::Response(response) => {
                 let Some(hub) = self.sender_of(&response.id) else {
@@ -142,7 +168,7 @@ impl SharedSessions {
         body: &Bytes,
     ) -> Option<Response> {
         let token = self.open_id(session_id)?;
-        if !token.is_of(principal) || token.client.is_some() {
+        if !token.belongs_to(principal) || token.client.is_some() {
             return None;
         }
         let text = std::str::from_utf8(body).ok()?;
@@ -162,12 +188,12 @@ impl SharedSessions {
     }
 
     /// Reads a stream of another hub for the client, from `event` on.
-    pub(super) async fn resume_elsewhere(
+    pub(super) async fn resume_from_hub(
         &self,
         engine: &McpEngine,
         session: &Arc<McpSession>,
         (hub, event): (&str, &EventId),
-    ) -> Result<Response, PeerGone> {
+    ) -> Result<Response, PeerError> {
         let body = json!({
             "session": session.id,
             "stream": event.stream,
@@ -176,12 +202,12 @@ impl SharedSessions {
         let body = body.to_string();
         let opened = async {
             let mut exchange = self.peers.open(hub, PeerTopic::StreamResume, &body).await?;
-            let first = exchange.next().await.ok_or(PeerGone)?;
-            Ok((exchange, first))
+            let first = exchange.receive().await?;
+            Ok::<_, PeerError>((exchange, first))
         };
         let (exchange, first) = with_timeout(RESUME_TIMEOUT, opened)
             .await
-            .ok_or(PeerGone)??;
+            .ok_or(PeerError::ReplyTimeout)??;
         if first == peer_requests::STREAM_GONE {
             return Ok(reply::stream_gone());
         }
@@ -195,12 +221,14 @@ impl SharedSessions {
     }
 
     /// Lets another hub handle a request with the answer to a question that it asked.
+    /// After any error but [`PeerError::HubGone`] it may have done so.
     pub(super) async fn forward_round(
         &self,
         hub: &str,
         context: &DispatchContext<'_>,
         request: &OwnedRequest,
-    ) -> Result<Result<String, RpcError>, PeerGone> {
+        timeout: Duration,
+    ) -> Result<Result<String, RpcError>, PeerError> {
         let caller = context.caller;
         let body = json!({
             "principal": caller.principal.to_json(),
@@ -211,20 +239,25 @@ impl SharedSessions {
             "params": request.params,
         });
         let body = body.to_string();
-        let mut exchange = self.peers.open(hub, PeerTopic::InputRound, &body).await?;
-        loop {
-            let text = exchange.next().await.ok_or(PeerGone)?;
-            let mut answer: Value = serde_json::from_str(&text).map_err(|_| PeerGone)?;
-            if let Value::String(message) = answer["message"].take() {
-                // Fails if the client has disconnected, which drops this future.
-                let _ = context.out.send(message).await;
-                continue;
+        let answer = async {
+            let mut exchange = self.peers.open(hub, PeerTopic::InputRound, &body).await?;
+            loop {
+                let text = exchange.receive().await?;
+                let answer: Result<Value, _> = serde_json::from_str(&text);
+                let mut answer = answer.map_err(|_| PeerError::ExchangeEnded)?;
+                if let Value::String(message) = answer["message"].take() {
+                    // Fails if the client has disconnected, which drops this future.
+                    let _ = context.out.send(message).await;
+                    continue;
+                }
+                return Ok(match answer["result"].take() {
+                    Value::String(result) => Ok(result),
+                    _ => Err(parse_error(&mut answer["error"])),
+                });
             }
-            return Ok(match answer["result"].take() {
-                Value::String(result) => Ok(result),
-                _ => Err(parse_error(&mut answer["error"])),
-            });
-        }
+        };
+        let answer = with_timeout(timeout, answer).await;
+        answer.unwrap_or(Err(PeerError::ReplyTimeout))
     }
 }
 
@@ -236,7 +269,7 @@ impl McpEngine {
         id: &str,
         caller: &Caller,
     ) -> Option<Arc<McpSession>> {
-        let token = shared.open_id(id).filter(|it| it.is_for(caller))?;
+        let token = shared.open_id(id).filter(|it| it.matches(caller))?;
         let client = token.client?;
         let version = client.version()?;
         let mut session = self.new_session(caller.clone());
@@ -284,7 +317,9 @@ impl SessionNote<'_> {
                     session.subscriptions.add(uri, it);
                 }
             }
-            Self::Unsubscribed(uri) => session.subscriptions.remove(uri),
+            Self::Unsubscribed(uri) => {
+                session.subscriptions.remove(uri);
+            }
         }
         true
     }

@@ -7,13 +7,15 @@
 
 #![forbid(unsafe_code)]
 
+mod error;
 mod exchange;
 mod hub_key;
 mod outbox;
 mod peer_hubs;
 mod peer_topic;
 
-pub use exchange::{Exchange, PeerGone, PeerRequest};
+pub use error::Error;
+pub use exchange::{Exchange, PeerRequest};
 pub use hub_key::HubKey;
-pub use peer_hubs::{PeerHub, PeerHubs};
+pub use peer_hubs::{HubNote, PeerHub, PeerHubs};
 pub use peer_topic::PeerTopic;

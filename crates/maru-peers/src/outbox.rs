@@ -61,20 +61,27 @@ pub(crate) async fn write_envelopes<F: Future<Output = ()>>(
     let mut batch = Vec::new();
     while waiting.recv_many(&mut batch, MAX_BATCH).await > 0 {
         let envelopes: Vec<HubEnvelope> = batch.iter().map(|it| it.envelope.clone()).collect();
-        if let Err(error) = write(mailbox, &envelopes).await {
-            debug!(%error, "messages to other hubs could not be written");
-            on_failure(envelopes).await;
+        let lost = match write(mailbox, &envelopes).await {
+            Ok(refused) => refused,
+            Err(error) => {
+                debug!(%error, "messages to other hubs could not be written");
+                envelopes
+            }
+        };
+        if !lost.is_empty() {
+            on_failure(lost).await;
         }
         batch.clear();
     }
 }
 
-/// Writes a batch; a lost connection is replaced once.
-async fn write(mailbox: &HubMailbox, envelopes: &[HubEnvelope]) -> Result<(), DatabaseError> {
-    match mailbox.send(envelopes.to_vec(), ENVELOPE_LIFETIME).await {
-        Err(DatabaseError::Unreachable(_)) => {
-            mailbox.send(envelopes.to_vec(), ENVELOPE_LIFETIME).await
-        }
+/// Writes a batch; a lost connection is replaced once. Returns what the store refused.
+async fn write(
+    mailbox: &HubMailbox,
+    envelopes: &[HubEnvelope],
+) -> Result<Vec<HubEnvelope>, DatabaseError> {
+    match mailbox.send(envelopes, ENVELOPE_LIFETIME).await {
+        Err(DatabaseError::Unreachable(_)) => mailbox.send(envelopes, ENVELOPE_LIFETIME).await,
         done => done,
     }
 }

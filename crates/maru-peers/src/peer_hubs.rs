@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time};
 use tracing::{debug, warn};
 
 use super::{
-    Exchange, HubKey, PeerGone, PeerRequest, PeerTopic,
+    Error, Exchange, HubKey, PeerRequest, PeerTopic,
     exchange::OpenExchange,
     outbox::{Outbox, write_envelopes},
 };
@@ -36,6 +36,17 @@ const MAX_WAITING_REQUESTS: usize = 256;
 const ID_LENGTH: usize = 10;
 const MESSAGE: &str = "message";
 const END: &str = "end";
+
+/// What every hub must know, also one that asks later.
+#[derive(Debug)]
+pub enum HubNote {
+    /// Replaces the note of this kind.
+    Kept(String),
+    /// Takes back the note of this kind.
+    Removed(String),
+    /// Replaces all notes.
+    Last,
+}
 
 /// This hub's view of the hubs that share its store.
 #[derive(Debug)]
@@ -96,7 +107,9 @@ impl PeerHubs {
             stop.run_until_cancelled(announcer.announce_periodically())
                 .await;
             // The others learn it by the missing announcements otherwise.
-            let _gone_anyway = announcer.mailbox.leave().await;
+            if let Err(error) = announcer.mailbox.leave().await {
+                debug!(%error, "the other hubs are not told that this one ends");
+            }
         });
         let (receiver, stop) = (Arc::clone(&peers), tasks.stop_token());
         tasks.spawn(async move {
@@ -105,7 +118,7 @@ impl PeerHubs {
         let (writer, stop) = (Arc::clone(&peers), tasks.stop_token());
         tasks.spawn(async move {
             let written = write_envelopes(&writer.mailbox, waiting, async |lost| {
-                writer.drop_exchanges(&lost);
+                writer.end_lost(&lost);
             });
             stop.run_until_cancelled(written).await;
         });
@@ -146,20 +159,22 @@ impl PeerHubs {
         hub: &str,
         topic: PeerTopic,
         body: &str,
-    ) -> Result<Exchange, PeerGone> {
+    ) -> Result<Exchange, Error> {
         let member = match self.member(hub) {
             Some(member) => member,
             // It may have started a moment ago.
             None => {
                 self.announce().await;
-                self.member(hub).ok_or(PeerGone)?
+                self.member(hub).ok_or(Error::HubGone)?
             }
         };
         let number = self.next_exchange.fetch_add(1, Relaxed);
         let id = format!("{}-{number}", self.id);
-        let exchange = self.register(member.id, id).ok_or(PeerGone)?;
+        let exchange = self.register(member.id, id).ok_or(Error::HubGone)?;
         let kind = topic.as_str().to_owned();
-        self.send(exchange.address(), kind, body).await?;
+        if !self.send(exchange.address(), kind, body).await {
+            return Err(Error::HubGone);
+        }
         Ok(exchange)
     }
 
@@ -169,15 +184,10 @@ impl PeerHubs {
         hub: &str,
         topic: PeerTopic,
         body: &str,
-    ) -> Result<String, PeerGone> {
-        let reply = async {
-            self.open(hub, topic, body)
-                .await?
-                .next()
-                .await
-                .ok_or(PeerGone)
-        };
-        with_timeout(REPLY_TIMEOUT, reply).await.ok_or(PeerGone)?
+    ) -> Result<String, Error> {
+        let reply = async { self.open(hub, topic, body).await?.receive().await };
+        let reply = with_timeout(REPLY_TIMEOUT, reply).await;
+        reply.unwrap_or(Err(Error::ReplyTimeout))
     }
 
     /// Sends a request to every other hub and returns the replies that come within a
@@ -207,40 +217,49 @@ impl PeerHubs {
     pub async fn write_note(
         self: &Arc<Self>,
         (topic, key): (PeerTopic, &str),
-        body: &str,
+        (note, body): (HubNote, &str),
         lifetime: Duration,
-    ) {
-        let envelope = HubEnvelope {
+    ) -> Result<(), Error> {
+        let envelope = |kind: &str| HubEnvelope {
             hub: String::new(),
             exchange: key.to_owned(),
-            kind: topic.as_str().to_owned(),
+            kind: kind.to_owned(),
             body: self.seal(key, body),
         };
-        if let Err(error) = self.mailbox.write_note(envelope, lifetime).await {
-            debug!(%error, "a note for later hubs could not be written");
-        }
+        let written = match note {
+            HubNote::Kept(kind) => self.mailbox.write_note(envelope(&kind), lifetime).await,
+            HubNote::Removed(kind) => self.mailbox.delete_note(key, &kind).await,
+            HubNote::Last => {
+                let envelope = envelope(topic.as_str());
+                self.mailbox.write_last_note(envelope, lifetime).await
+            }
+        };
         let others = self.others();
-        let told = others.iter().map(|it| self.request(&it.id, topic, body));
-        let _without_those_that_hang = with_timeout(NOTE_TIMEOUT, join_all(told)).await;
+        let requests = others.iter().map(|it| self.request(&it.id, topic, body));
+        // A hub that hangs is not waited for.
+        let _ = with_timeout(NOTE_TIMEOUT, join_all(requests)).await;
+        Ok(written?)
     }
 
-    /// The notes under `key`, the oldest first; none while the store is down.
-    pub async fn notes(&self, key: &str) -> Vec<String> {
-        let notes = self.mailbox.notes(key).await.unwrap_or_default();
-        let notes = notes.into_iter();
-        notes.filter_map(|it| self.unseal(key, &it.body)).collect()
-    }
-
-    pub(crate) fn has_exchange(&self, id: &str) -> bool {
-        lock(&self.exchanges).contains_key(id)
+    /// The notes under `key`, the oldest first.
+    pub async fn notes(&self, key: &str) -> Result<Vec<String>, Error> {
+        let notes = self.mailbox.notes(key).await?.into_iter();
+        let notes = notes.filter_map(|it| self.unseal(key, &it.body));
+        Ok(notes.collect())
     }
 
     pub(crate) async fn send_message(
         &self,
-        address: (&Arc<str>, &str),
+        (hub, id): (&Arc<str>, &str),
         text: &str,
-    ) -> Result<(), PeerGone> {
-        self.send(address, MESSAGE.to_owned(), text).await
+    ) -> Result<(), Error> {
+        let numbered = lock(&self.exchanges).get_mut(id).map(|it| it.number(text));
+        let numbered = numbered.ok_or(Error::ExchangeEnded)?;
+        if self.send((hub, id), MESSAGE.to_owned(), &numbered).await {
+            Ok(())
+        } else {
+            Err(Error::ExchangeEnded)
+        }
     }
 
     /// Ends an exchange here and, unless the other hub ended it, there.
@@ -255,23 +274,15 @@ impl PeerHubs {
         });
     }
 
-    async fn send(
-        &self,
-        (hub, exchange): (&Arc<str>, &str),
-        kind: String,
-        text: &str,
-    ) -> Result<(), PeerGone> {
+    /// Queues a message; false if it is too long or the hub stops.
+    async fn send(&self, (hub, exchange): (&Arc<str>, &str), kind: String, text: &str) -> bool {
         let envelope = HubEnvelope {
             hub: hub.to_string(),
             body: self.seal(exchange, text),
             exchange: exchange.to_owned(),
             kind,
         };
-        if self.outbox.send(envelope).await {
-            Ok(())
-        } else {
-            Err(PeerGone)
-        }
+        self.outbox.send(envelope).await
     }
 
     fn member(&self, hub: &str) -> Option<PeerHub> {
@@ -349,10 +360,9 @@ impl PeerHubs {
         match kind.as_str() {
             MESSAGE => {
                 let delivered = lock(&self.exchanges)
-                    .get(&exchange)
+                    .get_mut(&exchange)
                     .filter(|it| *it.hub == hub)
-                    .is_none_or(|it| it.incoming.try_send(body).is_ok());
-                // Its reader does not keep up, or is gone.
+                    .is_none_or(|it| it.deliver(&body));
                 if !delivered {
                     self.end_exchange(&hub.into(), &exchange);
                 }
@@ -380,11 +390,10 @@ impl PeerHubs {
         }
     }
 
-    /// Ends the exchanges whose messages were lost.
-    fn drop_exchanges(&self, lost: &[HubEnvelope]) {
-        let mut exchanges = lock(&self.exchanges);
+    /// Ends the exchanges whose messages the store did not take.
+    fn end_lost(self: &Arc<Self>, lost: &[HubEnvelope]) {
         for envelope in lost {
-            exchanges.remove(&envelope.exchange);
+            self.end_exchange(&envelope.hub.as_str().into(), &envelope.exchange);
         }
     }
 

@@ -62,6 +62,9 @@ struct MessageQueue {
 struct MessageQueueState {
     messages: VecDeque<String>,
     bytes: usize,
+    max_messages: usize,
+    /// Whether a message fits that begins within the bytes, whatever its length.
+    may_exceed_bytes: bool,
     has_senders: bool,
     has_receiver: bool,
     /// Number of senders that wait for space; a new message may not overtake theirs.
@@ -72,9 +75,21 @@ struct MessageQueueState {
 
 /// Creates a queue.
 pub fn channel() -> (MessageSender, MessageReceiver) {
+    new_queue(MAX_QUEUED_MESSAGES, false)
+}
+
+/// Creates a queue for a sender that cannot wait: one message of any length fits behind
+/// smaller ones.
+pub fn channel_of(max_messages: usize) -> (MessageSender, MessageReceiver) {
+    new_queue(max_messages, true)
+}
+
+fn new_queue(max_messages: usize, may_exceed_bytes: bool) -> (MessageSender, MessageReceiver) {
     let state = MessageQueueState {
         messages: VecDeque::new(),
         bytes: 0,
+        max_messages,
+        may_exceed_bytes,
         has_senders: true,
         has_receiver: true,
         waiting_senders: 0,
@@ -216,8 +231,9 @@ impl MessageQueueState {
     /// Whether a message of `size` bytes fits. One larger than the whole queue fits
     /// when the queue is empty.
     fn has_space(&self, size: usize) -> bool {
+        let counted = if self.may_exceed_bytes { 1 } else { size };
         self.messages.is_empty()
-            || (self.messages.len() < MAX_QUEUED_MESSAGES && self.bytes + size <= MAX_QUEUED_BYTES)
+            || (self.messages.len() < self.max_messages && self.bytes + counted <= MAX_QUEUED_BYTES)
     }
 }
 

@@ -18,6 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a connection may take to listen, and a notification to arrive.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after a failure another attempt to listen begins.
+const LISTEN_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Notifications that arrive together are one change.
 const COALESCE_DELAY: Duration = Duration::from_millis(20);
 /// The table of the messages between hubs.
@@ -35,7 +37,6 @@ pub enum ChangedTables {
 }
 
 /// Waits for changes of the store, of this hub and of others.
-#[derive(Debug)]
 pub struct ChangeFeed {
     backend: PostgresBackend,
     /// The channel that is notified.
@@ -43,9 +44,13 @@ pub struct ChangeFeed {
     /// How often everything is read again while notifications do not arrive.
     poll_interval: Duration,
     listener: Option<ChangeListener>,
+    /// The attempt to listen that goes on between two polls.
+    attempt: Option<ListenAttempt>,
     /// Whether changes were polled before, so that this is logged once.
     is_polling: bool,
 }
+
+type ListenAttempt = Pin<Box<dyn Future<Output = Result<ChangeListener, DatabaseError>> + Send>>;
 
 /// A connection that receives notifications.
 struct ChangeListener {
@@ -106,6 +111,7 @@ impl ChangeFeed {
             channel,
             poll_interval,
             listener: None,
+            attempt: None,
             is_polling: false,
         }
     }
@@ -124,13 +130,18 @@ impl ChangeFeed {
         }
     }
 
+    /// Waits for a connection that listens, or for the next poll. Cancel-safe.
     async fn listen_or_poll(&mut self) -> ChangedTables {
-        let opened = time::timeout(
-            2 * RESPONSE_TIMEOUT,
-            ChangeListener::open(&self.backend, &self.channel),
-        )
-        .await;
-        match opened.unwrap_or(Err(DatabaseError::Timeout(2 * RESPONSE_TIMEOUT))) {
+        let attempt = self.attempt.get_or_insert_with(|| {
+            let (backend, channel) = (self.backend.clone(), self.channel.clone());
+            let delay = self.is_polling.then_some(LISTEN_RETRY_DELAY);
+            Box::pin(listen_after(delay, backend, channel))
+        });
+        let Ok(attempted) = time::timeout(self.poll_interval, attempt).await else {
+            return ChangedTables::All;
+        };
+        self.attempt = None;
+        match attempted {
             Ok(listener) => {
                 if self.is_polling {
                     info!(
@@ -151,10 +162,32 @@ impl ChangeFeed {
                     );
                 }
                 self.is_polling = true;
-                time::sleep(self.poll_interval).await;
             }
         }
         ChangedTables::All
+    }
+}
+
+/// Opens a connection that listens, after a delay.
+async fn listen_after(
+    delay: Option<Duration>,
+    backend: PostgresBackend,
+    channel: String,
+) -> Result<ChangeListener, DatabaseError> {
+    if let Some(delay) = delay {
+        time::sleep(delay).await;
+    }
+    let opened = ChangeListener::open(&backend, &channel);
+    let opened = time::timeout(2 * RESPONSE_TIMEOUT, opened).await;
+    opened.unwrap_or(Err(DatabaseError::Timeout(2 * RESPONSE_TIMEOUT)))
+}
+
+impl fmt::Debug for ChangeFeed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ChangeFeed")
+            .field("channel", &self.channel)
+            .field("listener", &self.listener)
+            .finish_non_exhaustive()
     }
 }
 

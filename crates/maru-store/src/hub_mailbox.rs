@@ -49,18 +49,32 @@ const SEND: &str = "INSERT INTO hub_envelope (recipient, sender, exchange, kind,
     WHERE (SELECT count(*) FROM (
         SELECT 1 FROM hub_envelope WHERE recipient = $1::TEXT LIMIT 4096) unread) < 4096
     RETURNING id";
-/// Adds a note, unless there are 2,048 of the same exchange.
-const WRITE_NOTE: &str = "INSERT INTO hub_envelope
-        (recipient, sender, exchange, kind, body, expires_at)
-    SELECT '*', $1, $2::TEXT, $3, $4,
+/// Replaces the note of this kind, or adds one, unless there are 1,024 of the exchange.
+const WRITE_NOTE: &str = "WITH replaced AS (
+        DELETE FROM hub_envelope
+        WHERE recipient = '*' AND exchange = $2::TEXT AND kind = $3::TEXT
+        RETURNING id)
+    INSERT INTO hub_envelope (recipient, sender, exchange, kind, body, expires_at)
+    SELECT '*', $1, $2::TEXT, $3::TEXT, $4,
         (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT + $5::BIGINT
-    WHERE (SELECT count(*) FROM (SELECT 1 FROM hub_envelope
-        WHERE recipient = '*' AND exchange = $2::TEXT LIMIT 2048) written) < 2048
+    WHERE EXISTS (SELECT 1 FROM replaced)
+        OR (SELECT count(*) FROM (SELECT 1 FROM hub_envelope
+            WHERE recipient = '*' AND exchange = $2::TEXT LIMIT 1024) written) < 1024
     RETURNING id";
+/// Replaces all notes of the exchange.
+const WRITE_LAST_NOTE: &str = "WITH replaced AS (
+        DELETE FROM hub_envelope WHERE recipient = '*' AND exchange = $2::TEXT)
+    INSERT INTO hub_envelope (recipient, sender, exchange, kind, body, expires_at)
+    VALUES ('*', $1, $2::TEXT, $3, $4,
+        (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT + $5::BIGINT)
+    RETURNING id";
+const DELETE_NOTE: &str = "DELETE FROM hub_envelope
+    WHERE recipient = '*' AND exchange = $1 AND kind = $2";
+/// Reads somewhat more than may be written, because hubs that write at once may exceed that.
 const READ_NOTES: &str = "SELECT sender, exchange, kind, body FROM hub_envelope
     WHERE recipient = '*' AND exchange = $1
         AND expires_at > (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT
-    ORDER BY id";
+    ORDER BY id LIMIT 1200";
 const RECEIVE: &str = "WITH taken AS (
         DELETE FROM hub_envelope WHERE id IN (
             SELECT id FROM hub_envelope WHERE recipient = $1 ORDER BY id LIMIT 256)
@@ -107,29 +121,36 @@ impl HubMailbox {
     }
 
     /// Sends messages in one transaction, in this order; each expires after `lifetime`.
+    /// Returns those that were not stored, because their recipient has too many.
     pub async fn send(
         &self,
-        envelopes: Vec<HubEnvelope>,
+        envelopes: &[HubEnvelope],
         lifetime: Duration,
-    ) -> Result<(), DatabaseError> {
-        let (hub, lifetime) = (Arc::clone(&self.hub), milliseconds(lifetime));
-        let is_single = envelopes.len() == 1;
-        let mut work = envelopes.into_iter().map(move |it| {
+    ) -> Result<Vec<HubEnvelope>, DatabaseError> {
+        let lifetime = milliseconds(lifetime);
+        let mut work = envelopes.iter().map(|it| {
             let values = vec![
-                it.hub.into(),
-                (*hub).into(),
-                it.exchange.into(),
-                it.kind.into(),
-                it.body.into(),
+                it.hub.clone().into(),
+                (*self.hub).into(),
+                it.exchange.clone().into(),
+                it.kind.clone().into(),
+                it.body.clone().into(),
                 lifetime.into(),
             ];
             (SEND, values)
         });
-        if is_single && let Some((sql, values)) = work.next() {
+        let stored = if envelopes.len() == 1
+            && let Some((sql, values)) = work.next()
+        {
             // Without BEGIN and COMMIT it is there in half the time.
-            return self.backend.query(sql, values).await.map(drop);
-        }
-        self.backend.execute_in_transaction(work).await
+            vec![self.backend.query(sql, values).await?]
+        } else {
+            let work: Vec<_> = work.collect();
+            self.backend.query_in_transaction(work.into_iter()).await?
+        };
+        let refused = envelopes.iter().zip(stored);
+        let refused = refused.filter(|(_, rows)| rows.is_empty());
+        Ok(refused.map(|(envelope, _)| envelope.clone()).collect())
     }
 
     /// Takes the messages to this hub, the oldest first, at most 256.
@@ -137,23 +158,44 @@ impl HubMailbox {
         self.query(RECEIVE, vec![(*self.hub).into()]).await
     }
 
-    /// Writes a note that every hub may read until it expires.
+    /// Writes a note that every hub may read until it expires, in place of the one of the
+    /// same kind.
     pub async fn write_note(
         &self,
         envelope: HubEnvelope,
         lifetime: Duration,
     ) -> Result<(), DatabaseError> {
-        let values = vec![
+        let values = self.note_values(envelope, lifetime);
+        self.backend.query(WRITE_NOTE, values).await.map(drop)
+    }
+
+    /// Writes a note in place of all notes of its exchange.
+    pub async fn write_last_note(
+        &self,
+        envelope: HubEnvelope,
+        lifetime: Duration,
+    ) -> Result<(), DatabaseError> {
+        let values = self.note_values(envelope, lifetime);
+        self.backend.query(WRITE_LAST_NOTE, values).await.map(drop)
+    }
+
+    /// Deletes the note of this kind.
+    pub async fn delete_note(&self, exchange: &str, kind: &str) -> Result<(), DatabaseError> {
+        let values = vec![exchange.into(), kind.into()];
+        self.backend.query(DELETE_NOTE, values).await.map(drop)
+    }
+
+    fn note_values(&self, envelope: HubEnvelope, lifetime: Duration) -> Vec<CellValue> {
+        vec![
             (*self.hub).into(),
             envelope.exchange.into(),
             envelope.kind.into(),
             envelope.body.into(),
             milliseconds(lifetime).into(),
-        ];
-        self.backend.query(WRITE_NOTE, values).await.map(drop)
+        ]
     }
 
-    /// The notes of an exchange, the oldest first.
+    /// The notes of an exchange, the oldest first, at most 1,200.
     pub async fn notes(&self, exchange: &str) -> Result<Vec<HubEnvelope>, DatabaseError> {
         self.query(READ_NOTES, vec![exchange.into()]).await
     }

@@ -63,13 +63,23 @@ impl PostgresBackend {
         &self,
         work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send,
     ) -> Result<(), DatabaseError> {
+        self.query_in_transaction(work).await.map(drop)
+    }
+
+    /// Runs all statements, or none, and returns the rows of each.
+    pub(super) async fn query_in_transaction(
+        &self,
+        work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send,
+    ) -> Result<Vec<Vec<ResultRow>>, DatabaseError> {
         let mut client = self.acquire_connection().await?;
         let all = async {
             let transaction = client.transaction().await?;
+            let mut rows = Vec::new();
             for (sql, values) in work {
-                query_rows(&transaction, sql, &values).await?;
+                rows.push(query_rows(&transaction, sql, &values).await?);
             }
-            Ok(transaction.commit().await?)
+            transaction.commit().await?;
+            Ok(rows)
         };
         let done = time::timeout(RESPONSE_TIMEOUT, all).await;
         done.unwrap_or_else(|_| discard_timed_out(client))

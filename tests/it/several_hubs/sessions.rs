@@ -11,10 +11,10 @@ use crate::{
 };
 
 const PAY_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/questions/pay.py");
-const VERSION: &str = "2025-11-25";
+pub(super) const VERSION: &str = "2025-11-25";
 
 /// Two hubs with the tools of the conformance suite and a slow one.
-async fn start_with_suite_tools() -> TwoHubs {
+pub(super) async fn start_with_suite_tools() -> TwoHubs {
     let hubs = TwoHubs::start().await;
     for hub in [&hubs.one, &hubs.other] {
         let mut entries = suite_entries(hub.running.catalog());
@@ -24,7 +24,7 @@ async fn start_with_suite_tools() -> TwoHubs {
     hubs
 }
 
-fn list_tools() -> Value {
+pub(super) fn list_tools() -> Value {
     request_message(1, "tools/list", json!({}))
 }
 
@@ -194,8 +194,8 @@ async fn client_of_http_sse_posts_to_any_hub() {
     hubs.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn answer_to_a_waiting_call_reaches_its_hub() {
+/// Two hubs with a server whose tool asks before it pays.
+pub(super) async fn start_with_payments() -> TwoHubs {
     let hubs = TwoHubs::start().await;
     let (one, other) = (&hubs.one, &hubs.other);
     let server = json!({"name": "pay", "autoConnect": true, "transportType": "STDIO",
@@ -205,31 +205,42 @@ async fn answer_to_a_waiting_call_reaches_its_hub() {
     for hub in [one, other] {
         wait_until(async || hub.tool_names().await.contains("pay__pay ")).await;
     }
+    hubs
+}
+
+/// Calls the tool until it asks; returns the parameters of the call with the answer.
+pub(super) async fn ask_to_pay(hub: &TestHub) -> Value {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     });
     let mut params = json!({"name": "pay__pay", "arguments": {"now": true}, "_meta": meta});
-    let call = async |hub: &TestHub, params: &Value| {
-        let request = hub.stateless_request("tools/call", params.clone());
-        request.send().await.rpc_response().await["result"].clone()
-    };
+    let asked = call(hub, &params).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let questions = asked["inputRequests"].as_object().unwrap();
+    let answers = questions.keys().map(|key| {
+        let answer = json!({"action": "accept", "content": {"name": "kim"}});
+        (key.clone(), answer)
+    });
+    params["inputResponses"] = answers.collect();
+    params["requestState"] = asked["requestState"].clone();
+    params
+}
+
+async fn call(hub: &TestHub, params: &Value) -> Value {
+    let request = hub.stateless_request("tools/call", params.clone());
+    request.send().await.rpc_response().await["result"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_to_a_waiting_call_reaches_its_hub() {
+    let hubs = start_with_payments().await;
+    let (one, other) = (&hubs.one, &hubs.other);
     for (holder, helper) in [(one, other), (other, one)] {
-        let asked = call(holder, &params).await;
-        assert_eq!(asked["resultType"], "input_required", "{asked}");
-        let questions = asked["inputRequests"].as_object().unwrap();
-        let answers = questions.keys().map(|key| {
-            let answer = json!({"action": "accept", "content": {"name": "kim"}});
-            (key.clone(), answer)
-        });
-        params["inputResponses"] = answers.collect();
-        params["requestState"] = asked["requestState"].clone();
-        let paid = call(helper, &params).await;
+        let answer = ask_to_pay(holder).await;
+        let paid = call(helper, &answer).await;
         assert_eq!(paid["content"][0]["text"], "accept", "{paid}");
-        for member in ["inputResponses", "requestState"] {
-            params.as_object_mut().unwrap().remove(member);
-        }
     }
     hubs.stop().await;
 }

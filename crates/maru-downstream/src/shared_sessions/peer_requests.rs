@@ -57,7 +57,7 @@ impl SharedSessions {
 /// Handles one request; without a reply, its exchange ends.
 async fn handle(engine: Arc<McpEngine>, topic: PeerTopic, request: PeerRequest) -> Option<()> {
     let body: Value = serde_json::from_str(&request.body).ok()?;
-    let exchange = request.exchange;
+    let mut exchange = request.exchange;
     if topic == PeerTopic::InputRound {
         return handle_round(&engine, &body, exchange).await;
     }
