@@ -196,8 +196,7 @@ fn format_budgets(response: &Value) -> String {
     for it in response["budgets"].as_array().into_iter().flatten() {
         let limit = match &it["money"] {
             Value::Null => format!("{} tokens", it["tokens"]),
-            // 20 and not 20.0, which JSON has for a number with a fraction of nothing.
-            money => format!("{} {currency}", money.as_f64().unwrap_or_default()),
+            money => format!("{} {currency}", cell(money)),
         };
         rows.push(vec![
             cell(&it["name"]),
@@ -218,6 +217,23 @@ fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
+        // 20 and not 20.0, as JSON has it for money without a fraction.
+        Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn money_has_no_needless_fraction() {
+        let budget = json!({"name": "day", "money": 20.0, "used": 1.0416, "reserved": 0.0});
+        let shown = format_budgets(&json!({"currency": "USD", "budgets": [budget]}));
+        let row: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row[4..8], ["20", "USD", "1.0416", "0"]);
     }
 }
