@@ -135,6 +135,11 @@ impl RequestMemory {
         self.lock().add(bytes)
     }
 
+    /// Gives back a share whose body is no longer kept.
+    pub(super) fn release(&self) {
+        self.lock().clear();
+    }
+
     /// Keeps a share until the response has been sent, unless it is empty.
     pub(super) fn hold_for(self, response: Response) -> Response {
         if self.lock().is_empty() {

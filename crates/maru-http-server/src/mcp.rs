@@ -145,7 +145,12 @@ async fn streamable_http(
         "GET" => http::get(request).await,
         "DELETE" => http::delete(&request).await,
         _ => match body::read(&memory, body, hub.max_body_bytes()).await {
-            Ok(body) => http::post(request, body).await,
+            Ok(body) => {
+                let response = http::post(request, body).await;
+                // A call that goes on in its stream has its own copy, which is counted there.
+                memory.release();
+                response
+            }
             Err(rejection) => rejection,
         },
     }

@@ -64,6 +64,14 @@ impl MemoryShare {
         Ok(())
     }
 
+    /// Gives back what the request no longer keeps.
+    pub fn clear(&mut self) {
+        let held = counted(std::mem::take(&mut self.bytes));
+        if held > 0 {
+            lock().give_back(&self.caller, held);
+        }
+    }
+
     /// How many bytes the request keeps.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -77,10 +85,7 @@ impl MemoryShare {
 
 impl Drop for MemoryShare {
     fn drop(&mut self) {
-        let held = counted(self.bytes);
-        if held > 0 {
-            lock().give_back(&self.caller, held);
-        }
+        self.clear();
     }
 }
 
@@ -145,6 +150,10 @@ mod tests {
         assert!(share.is_empty());
         share.add(1).unwrap();
         assert!(!share.is_empty());
+        assert_eq!(lock().by_caller.get("small"), Some(&1));
+        share.clear();
+        assert_eq!(lock().by_caller.get("small"), None);
+        share.add(SMALL_REQUEST_BYTES + 1).unwrap();
         assert_eq!(lock().by_caller.get("small"), Some(&1));
         drop(share);
         assert_eq!(lock().by_caller.get("small"), None);
