@@ -399,6 +399,8 @@ async fn token_of_a_toolset_sees_it_everywhere_and_nothing_else() {
     let token = hub.create_token(token).await;
     let secret = token;
     let token = Some(secret.as_str());
+    let exported = hub.send_as_admin("GET", "/api/export", Value::Null).await;
+    assert_eq!(exported.json().await["tokens"][0]["toolset"], "docs");
     for path in ["/mcp", "/sse", "/mcp/t/docs"] {
         assert_eq!(list(&hub, path, token).await, ["search_docs"], "{path}");
     }

@@ -10,18 +10,19 @@ use thiserror::Error;
 
 use super::{
     AccessControl, AccessRole, BearerToken, ConsoleSessions, TokenDraft, TokenError,
-    access_control::is_valid_name, passphrase, rate_limit::AttemptLimit,
+    access_control::is_valid_name,
+    passphrase,
+    rate_limit::{AttemptLimit, client_prefix},
 };
 
 /// How long an invitation is open.
 const INVITATION_LIFETIME_MS: i64 = 3 * clock::DAY_MS;
 /// How long the account of a person at an issuer is valid after each sign-in there.
 const EXTERNAL_LIFETIME_MS: i64 = 7 * clock::DAY_MS;
-/// How many passphrases may be tried in a minute: for one account, from one address, and
-/// all together.
+/// How many wrong passphrases may be tried in a minute: for one account, and from one
+/// address. All together are limited by how many are hashed at once.
 const ATTEMPTS_PER_ACCOUNT: u32 = 5;
 const ATTEMPTS_PER_ADDRESS: u32 = 10;
-const ATTEMPTS: u32 = 120;
 
 /// Creates accounts, and signs people in to them.
 #[derive(Debug)]
@@ -29,7 +30,6 @@ pub struct Accounts {
     store: Store,
     by_account: AttemptLimit<String>,
     by_address: AttemptLimit<IpAddr>,
-    all: AttemptLimit<()>,
 }
 
 /// A link by which somebody chooses a passphrase.
@@ -74,7 +74,6 @@ impl Accounts {
             store,
             by_account: AttemptLimit::new(ATTEMPTS_PER_ACCOUNT),
             by_address: AttemptLimit::new(ATTEMPTS_PER_ADDRESS),
-            all: AttemptLimit::new(ATTEMPTS),
         }
     }
 
@@ -152,11 +151,10 @@ impl Accounts {
         name: &str,
         passphrase: String,
     ) -> Result<[u8; 32], AccountError> {
+        let from = from.map(client_prefix);
+        let account: String = name.chars().take(100).collect();
         let may_try = from.is_none_or(|it| self.by_address.try_attempt(it))
-            && self
-                .by_account
-                .try_attempt(name.chars().take(100).collect())
-            && self.all.try_attempt(());
+            && self.by_account.try_attempt(account.clone());
         if !may_try {
             return Err(AccountError::TooMany);
         }
@@ -167,6 +165,11 @@ impl Accounts {
         };
         if !passphrase::verify(passphrase, hash).await {
             return Err(AccountError::WrongPassphrase);
+        }
+        // Only failures count.
+        self.by_account.forgive(&account);
+        if let Some(from) = &from {
+            self.by_address.forgive(from);
         }
         access
             .hash_of_name(name)
