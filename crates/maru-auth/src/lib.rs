@@ -33,8 +33,9 @@ pub use oidc::{OidcError, OidcPerson, OidcRequest, OidcSignIn};
 pub use principal::{AccessRole, Principal};
 pub use token_issuer::{
     ClientAuthentication, ClientError, ClientMetadata, ClientRegistrationError, ClientRegistry,
-    CodeRequest, CodeRequestError, Consent, FormFields, GrantError, IssuedTokens, MetadataError,
-    OAuthClient, TokenIssuer, encode_value, redirect_host, redirect_source, redirect_url,
+    CodeRequest, CodeRequestError, Consent, DocumentReader, FormFields, GrantError, IssuedTokens,
+    MetadataError, OAuthClient, TokenIssuer, encode_value, redirect_host, redirect_source,
+    redirect_url,
 };
 
 /// The caller could not be authenticated.

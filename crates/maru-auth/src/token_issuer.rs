@@ -30,7 +30,7 @@ use tracing::warn;
 
 pub use authorization_request::{CodeRequest, CodeRequestError, redirect_url};
 pub use client::{ClientAuthentication, ClientMetadata, MetadataError, OAuthClient};
-pub use client_registry::ClientRegistry;
+pub use client_registry::{ClientRegistry, DocumentReader};
 pub use error::{ClientError, ClientRegistrationError, GrantError};
 pub use form::{FormFields, encode_value};
 pub use redirect_uri::{redirect_host, redirect_source};

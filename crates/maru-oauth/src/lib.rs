@@ -94,6 +94,16 @@ impl Error {
         matches!(self, Self::Denied { code, .. } if code == "invalid_grant")
     }
 
+    /// Whether the other side may answer otherwise later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Timeout(_) => true,
+            Self::Status { status, .. } => *status >= 500,
+            Self::Transport { source, .. } => source.is_retryable(),
+            _ => false,
+        }
+    }
+
     /// Whether the authorization server no longer knows this client.
     pub fn is_invalid_client(&self) -> bool {
         matches!(self, Self::Denied { code, .. } if code == "invalid_client")

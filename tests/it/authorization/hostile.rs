@@ -318,6 +318,28 @@ async fn client_documents_are_read_under_the_address_policy() {
     assert_eq!(tools(&hub, &tokens["access_token"]).await, Err(401));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_client_documents_do_not_keep_known_clients_from_renewing() {
+    let hub = hub_that_reads_documents().await;
+    let served = DocumentServer::start().await;
+    let browser = Browser::new(&hub);
+    let open = async |path: &str| {
+        let query = query_of(&served.url(path));
+        browser.get(&format!("/oauth/authorize?{query}")).await
+    };
+    assert_eq!(open("/down").await.status, 503);
+    for at in 0..60 {
+        open(&format!("/missing{at}")).await;
+    }
+    assert_eq!(open("/good").await.status, 503);
+    // The client is known, and only its code is not.
+    let refused = exchange(&hub, &served.url("/good"), "x").await;
+    assert_eq!(refused.status, 400);
+    let down = exchange(&hub, &served.url("/down"), "x").await;
+    assert_eq!(down.status, 503);
+    assert_eq!(down.json().await["error"], "temporarily_unavailable");
+}
+
 /// Serves client metadata documents.
 struct DocumentServer(String);
 
@@ -336,6 +358,7 @@ impl DocumentServer {
             .route("/good", get(async move || good.to_string()))
             .route("/other", get(async move || other.to_string()))
             .route("/moved", get(async || Redirect::temporary("/good")))
+            .route("/down", get(async || StatusCode::BAD_GATEWAY))
             .route("/text", get(async || "text"))
             .fallback(async || StatusCode::NOT_FOUND);
         tokio::spawn(async move { axum::serve(listener, router).await });

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::{
-    super::rate_limit::AttemptLimit,
+    super::rate_limit::{AttemptLimit, client_prefix},
     client::{ClientAuthentication, ClientMetadata, OAuthClient},
     error::{ClientError, ClientRegistrationError, GrantError},
     form::FormFields,
@@ -48,7 +48,16 @@ pub struct ClientRegistry {
     registrations: AttemptLimit<IpAddr>,
     all_registrations: AttemptLimit<()>,
     documents: Mutex<HashMap<String, (Instant, OAuthClient)>>,
-    document_reads: AttemptLimit<()>,
+    document_reads: AttemptLimit<DocumentReader>,
+}
+
+/// For whom a client's metadata document is read; each may have some read in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DocumentReader {
+    /// The page on which a person allows the client.
+    ConsentPage,
+    /// The endpoints where the client authenticates.
+    Authentication,
 }
 
 impl ClientRegistry {
@@ -82,6 +91,7 @@ impl ClientRegistry {
         from: Option<IpAddr>,
         metadata: &Value,
     ) -> Result<Value, ClientRegistrationError> {
+        let from = from.map(client_prefix);
         let may_try = from.is_none_or(|it| self.registrations.try_attempt(it))
             && self.all_registrations.try_attempt(());
         if !may_try {
@@ -113,12 +123,12 @@ impl ClientRegistry {
 
     /// Returns a client: one that registered, or one whose id is the address of its
     /// metadata document.
-    pub async fn find(&self, id: &str) -> Result<OAuthClient, ClientError> {
+    pub async fn find(&self, id: &str, reader: DocumentReader) -> Result<OAuthClient, ClientError> {
         if id.len() > MAX_CLIENT_ID_BYTES {
             return Err(ClientError::Unknown);
         }
         if id.contains("://") {
-            return self.client_of_document(id).await;
+            return self.client_of_document(id, reader).await;
         }
         let row = self.store.oauth_client(id).await?;
         let row = row.ok_or(ClientError::Unknown)?;
@@ -129,22 +139,46 @@ impl ClientRegistry {
         })
     }
 
-    async fn client_of_document(&self, url: &str) -> Result<OAuthClient, ClientError> {
+    /// Returns the client of a document. One that was read before is used while it cannot be
+    /// read again.
+    async fn client_of_document(
+        &self,
+        url: &str,
+        reader: DocumentReader,
+    ) -> Result<OAuthClient, ClientError> {
         if !self.reads_documents {
             return Err(ClientError::Unknown);
         }
-        if let Some((read_at, client)) = lock(&self.documents).get(url)
+        let known = lock(&self.documents).get(url).cloned();
+        if let Some((read_at, client)) = &known
             && read_at.elapsed() < DOCUMENT_LIFETIME
         {
             return Ok(client.clone());
         }
-        if !self.document_reads.try_attempt(()) {
+        match (self.read_document(url, reader).await, known) {
+            (Err(ClientError::Unavailable(_)), Some((_, client))) => Ok(client),
+            (read, _) => read,
+        }
+    }
+
+    async fn read_document(
+        &self,
+        url: &str,
+        reader: DocumentReader,
+    ) -> Result<OAuthClient, ClientError> {
+        if !self.document_reads.try_attempt(reader) {
             let reason = "too many descriptions were read; try again in a minute";
-            return Err(ClientError::Document(reason.to_owned()));
+            return Err(ClientError::Unavailable(reason.to_owned()));
         }
         let what = "the metadata document of the client";
         let document = self.http.read_document(what, url).await;
-        let document = document.map_err(|error| ClientError::Document(error.to_string()))?;
+        let document = document.map_err(|error| {
+            if error.is_temporary() {
+                ClientError::Unavailable(error.to_string())
+            } else {
+                ClientError::Document(error.to_string())
+            }
+        })?;
         let metadata = ClientMetadata::parse_document(&document, url)
             .map_err(|error| ClientError::Document(error.description.to_owned()))?;
         let client = OAuthClient {
@@ -152,8 +186,10 @@ impl ClientRegistry {
             metadata,
         };
         let mut documents = lock(&self.documents);
-        if documents.len() >= MAX_DOCUMENTS {
-            documents.clear();
+        if documents.len() >= MAX_DOCUMENTS && !documents.contains_key(url) {
+            let oldest = documents.iter().min_by_key(|(_, (read_at, _))| *read_at);
+            let oldest = oldest.map(|(url, _)| url.clone());
+            oldest.and_then(|it| documents.remove(&it));
         }
         documents.insert(url.to_owned(), (Instant::now(), client.clone()));
         Ok(client)
@@ -184,9 +220,10 @@ impl ClientRegistry {
             }
             (Some(_), Some(_)) => return Err(GrantError::InvalidClient),
         };
-        let client = match self.find(id).await {
+        let client = match self.find(id, DocumentReader::Authentication).await {
             Ok(client) => client,
             Err(ClientError::Store(error)) => return Err(error.into()),
+            Err(ClientError::Unavailable(_)) => return Err(GrantError::ClientUnavailable),
             Err(_) => return Err(GrantError::InvalidClient),
         };
         let needs_secret = client.metadata.authentication != ClientAuthentication::None;

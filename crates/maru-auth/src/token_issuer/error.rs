@@ -26,6 +26,9 @@ pub enum GrantError {
     /// The resource is not this hub.
     #[error("the resource is not this server")]
     InvalidTarget,
+    /// The client's metadata document cannot be read at the moment.
+    #[error("the description of the client cannot be read now; try again later")]
+    ClientUnavailable,
     /// The store failed.
     #[error("the store does not answer; try again later")]
     Store(#[from] maru_store::Error),
@@ -40,6 +43,9 @@ pub enum ClientError {
     /// The metadata document cannot be used.
     #[error("the description of this application is refused: {0}")]
     Document(String),
+    /// The metadata document cannot be read at the moment.
+    #[error("the description of this application cannot be read now: {0}")]
+    Unavailable(String),
     /// The store failed.
     #[error("the store does not answer; try again later")]
     Store(#[from] maru_store::Error),

@@ -21,8 +21,8 @@ use super::{
     record, signed_in_person,
 };
 use maru_auth::{
-    AccessRole, ClientError, CodeRequest, Consent, FormFields, OAuthClient, TokenIssuer,
-    redirect_host, redirect_source, redirect_url,
+    AccessRole, ClientError, CodeRequest, Consent, DocumentReader, FormFields, OAuthClient,
+    TokenIssuer, redirect_host, redirect_source, redirect_url,
 };
 use maru_tools::OWN_SERVER_NAME;
 
@@ -168,8 +168,18 @@ async fn read_request(
         ))
     })?;
     let id = fields.get("client_id").unwrap_or_default();
-    let client = match issuer.clients().find(id).await {
+    let found = issuer.clients().find(id, DocumentReader::ConsentPage);
+    let client = match found.await {
         Ok(client) => client,
+        Err(error @ ClientError::Unavailable(_)) => {
+            tracing::info!("a client cannot be checked: {error}");
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(Box::new(sentence_page(
+                status,
+                language,
+                &error.to_string(),
+            )));
+        }
         Err(ClientError::Store(error)) => {
             tracing::error!("failed to read a client: {error}");
             let status = StatusCode::SERVICE_UNAVAILABLE;

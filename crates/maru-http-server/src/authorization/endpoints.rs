@@ -159,6 +159,9 @@ fn reject(error: &GrantError, headers: &HeaderMap) -> Response {
         GrantError::InvalidRequest(_) => (StatusCode::BAD_REQUEST, "invalid_request"),
         GrantError::UnsupportedGrantType => (StatusCode::BAD_REQUEST, "unsupported_grant_type"),
         GrantError::InvalidTarget => (StatusCode::BAD_REQUEST, "invalid_target"),
+        GrantError::ClientUnavailable => {
+            (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
+        }
         GrantError::Store(error) => {
             tracing::error!("failed to answer a token request: {error}");
             (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable")
