@@ -67,7 +67,10 @@ pub enum OidcError {
     IdToken(String),
     /// No group of the person has a role.
     #[error("none of your groups may use this hub")]
-    NoRole,
+    NoRole {
+        /// The name of the account that the person may have from before.
+        account: String,
+    },
 }
 
 impl OidcSignIn {
@@ -146,12 +149,15 @@ impl OidcSignIn {
     fn person_of(&self, claims: &Value) -> Result<OidcPerson, OidcError> {
         let subject = claims["sub"].as_str().unwrap_or_default();
         let groups = texts(&claims[self.settings.groups_claim.as_str()]);
-        let role = role_of(&groups, &self.settings).ok_or(OidcError::NoRole)?;
+        let account = format!("oidc:{subject}");
+        let Some(role) = role_of(&groups, &self.settings) else {
+            return Err(OidcError::NoRole { account });
+        };
         let label = LABEL_CLAIMS.iter().find_map(|it| claims[*it].as_str());
         let label = label.unwrap_or(subject).chars();
         let label = label.filter(|it| !it.is_control()).take(MAX_LABEL_CHARS);
         Ok(OidcPerson {
-            name: format!("oidc:{subject}"),
+            name: account,
             label: label.collect(),
             role,
         })

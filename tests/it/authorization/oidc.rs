@@ -5,6 +5,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use maru_store::{Store, TokenRow};
+
 use super::*;
 use crate::{
     clients::{client_tools_dir, node_program},
@@ -141,6 +143,15 @@ async fn person_of_the_issuer_allows_a_client_and_uses_the_console() {
 async fn person_without_a_group_of_the_hub_gets_no_account() {
     let issuer = Issuer::start().await;
     let hub = issuer.hub(&["board"]).await;
+    // The person had an account once, by other groups.
+    let path = hub.directory.path().join("maru.db");
+    let store = Store::open(&path).await.unwrap();
+    let row = TokenRow::new("oidc:person", "admin", [7; 32]);
+    assert!(store.insert_token(&row).await.unwrap());
+    store
+        .put_account("oidc:person", Some("p"), 1)
+        .await
+        .unwrap();
     let (cookie, path) = at_issuer(&hub, "").await;
     let request = TestRequest::new(&hub.address, "GET", &path).header("cookie", &cookie);
     let refused = request.send().await;

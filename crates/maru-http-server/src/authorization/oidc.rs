@@ -1,6 +1,6 @@
 //! The way of a browser to the company's issuer and back.
 
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 use axum::{
     Extension,
@@ -17,6 +17,7 @@ use super::{
         HubState, console,
         pages::{Page, PageLanguage, cookie, redirect, sentence_page},
         router::ClientAddress,
+        servers::json_error,
     },
     record,
 };
@@ -86,6 +87,12 @@ pub(crate) async fn callback(
     let query = uri.query().unwrap_or_default();
     let person = match oidc.complete(&pending.request, query).await {
         Ok(person) => person,
+        Err(OidcError::NoRole { account }) => {
+            if let Err(response) = end_account(&hub, &account, address).await {
+                return *response;
+            }
+            return failed(language, &OidcError::NoRole { account });
+        }
         Err(error) => return failed(language, &error),
     };
     let what = ("GET /oauth/oidc/callback", person.label.as_str());
@@ -112,6 +119,28 @@ pub(crate) async fn callback(
     let page = Page::leading_to(language, &next).into_response();
     let response = console::signed_in_response(&hub, hash, page).await;
     with_pending(&hub, response, "", 0)
+}
+
+/// Ends the account of a person whose groups have no role any more, where there is one.
+async fn end_account(
+    hub: &HubState,
+    account: &str,
+    address: ClientAddress,
+) -> Result<(), Box<Response>> {
+    let failed = |error: &dyn Error| {
+        tracing::error!("failed to end the account of a person without a role: {error}");
+        let message = "the account could not be ended; try again later";
+        Box::new(json_error(StatusCode::SERVICE_UNAVAILABLE, message, None))
+    };
+    let tokens = hub.access.list_tokens().await.map_err(|it| failed(&it))?;
+    if tokens.iter().all(|it| it.name != account) {
+        return Ok(());
+    }
+    record(hub, account, address, ("end account", account)).await?;
+    let revoked = hub.access.revoke_token(account).await;
+    revoked.map_err(|it| failed(&it))?;
+    hub.engine.end_sessions_of(account);
+    Ok(())
 }
 
 /// The cookie is Lax, because the browser comes back from another site.
@@ -150,7 +179,7 @@ fn failed(language: PageLanguage, error: &OidcError) -> Response {
             StatusCode::BAD_REQUEST,
             "이 브라우저에서 시작하지 않았거나 너무 오래된 로그인입니다. 다시 시작하십시오.",
         ),
-        OidcError::NoRole => (
+        OidcError::NoRole { .. } => (
             StatusCode::FORBIDDEN,
             "속한 그룹 중에 이 허브를 사용할 수 있는 그룹이 없습니다.",
         ),
