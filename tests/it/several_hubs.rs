@@ -13,7 +13,7 @@ use crate::{
     fixture_server::fixture_program,
     http_client::{TestRequest, wait_until},
     postgres_cluster::PostgresCluster,
-    test_hub::TestHub,
+    test_hub::{TestHub, stateless_message},
 };
 
 struct TwoHubs {
@@ -235,5 +235,39 @@ async fn limit_per_minute_holds_for_all_hubs_together() {
         f64::from(made) >= f64::from(PER_MINUTE) * 0.95,
         "{made} of {allowed}"
     );
+    hubs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_per_minute_of_a_toolset_holds_for_all_hubs_together() {
+    const PER_MINUTE: u32 = 6;
+    let hubs = TwoHubs::start().await;
+    let (one, other) = (&hubs.one, &hubs.other);
+    let toolset = json!({"include": ["serialize_for_cell"], "calls_per_minute": PER_MINUTE});
+    let saved = one.send_as_admin("PUT", "/api/toolsets/few", toolset);
+    assert_eq!(saved.await.status, 200);
+    wait_until(async || {
+        let toolsets = get(other, "/api/toolsets").await.to_string();
+        toolsets.contains("\"few\"")
+    })
+    .await;
+    let call = json!({"name": "serialize_for_cell", "arguments": {"data": "x"}});
+    let call = stateless_message("tools/call", call);
+    let began = tokio::time::Instant::now();
+    let mut made = 0;
+    for hub in [one, other] {
+        for _ in 0..2 * PER_MINUTE {
+            let request = TestRequest::post(&hub.address, "/mcp/t/few", &call)
+                .header("mcp-protocol-version", "2026-07-28")
+                .header("mcp-method", "tools/call")
+                .header("mcp-name", "serialize_for_cell");
+            let answer = request.send().await.rpc_response().await;
+            made += u32::from(answer["result"]["isError"] != true && answer["error"].is_null());
+        }
+    }
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    let allowed = f64::from(PER_MINUTE) * (1.0 + minutes) + 1.0;
+    assert!(f64::from(made) <= allowed, "{made} of {allowed}");
+    assert!(made >= PER_MINUTE, "{made}");
     hubs.stop().await;
 }

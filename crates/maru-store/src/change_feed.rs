@@ -288,3 +288,27 @@ fn record(pending: &mut ChangedTables, message: &AsyncMessage) {
 fn closed() -> DatabaseError {
     DatabaseError::Postgres("the connection was closed".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use maru_postgres::PostgresAddress;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_polled_while_an_attempt_to_listen_hangs() {
+        let address = PostgresAddress::parse("postgres://maru@127.0.0.1:1/maru").unwrap();
+        let backend = PostgresBackend::unconnected(&address).unwrap();
+        let interval = Duration::from_millis(200);
+        let mut feed = ChangeFeed::new(backend, "maru_test".to_owned(), interval);
+        feed.attempt = Some(Box::pin(pending()));
+        let began = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(feed.next().await, ChangedTables::All);
+        }
+        assert_eq!(began.elapsed(), 10 * interval);
+    }
+}

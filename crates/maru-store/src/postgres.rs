@@ -47,6 +47,14 @@ impl PostgresBackend {
         Ok(Self { pool, address })
     }
 
+    /// A backend whose first statement connects.
+    #[cfg(test)]
+    pub(super) fn unconnected(address: &PostgresAddress) -> Result<Self, DatabaseError> {
+        let address = Arc::new(address.clone());
+        let pool = build_pool(&address)?;
+        Ok(Self { pool, address })
+    }
+
     /// Runs one statement to its end; it is committed when this returns.
     pub(super) async fn query(
         &self,
