@@ -204,12 +204,15 @@ mod tests {
     fn id_stays_short_whatever_the_principal_may_call() {
         let mut record = Principal::local().to_json();
         let tools = (0..1000).map(|number| format!("server{number}.{}", "x".repeat(60)));
-        record["tools"] = tools.collect();
+        record["limits"] = json!({
+            "tools": tools.collect::<Vec<_>>(),
+            "toolsOnly": false,
+        });
         let caller = Caller::new(Principal::from_json(&record).unwrap(), CatalogScope::All);
         let token = SessionToken::new("hub".into(), 1000, &caller, None);
         assert!(token.seal(&SecretSealer::new(&[1; 32])).len() < 400);
         assert!(token.matches(&caller));
-        record["tools"][999] = json!("another");
+        record["limits"]["tools"][999] = json!("another");
         let other = Principal::from_json(&record).unwrap();
         assert!(!token.belongs_to(&other));
     }
