@@ -1,32 +1,11 @@
-# scripts/dist fills in VERSION, ADDRESS and the checksums.
+# scripts/dist fills in VERSION, ADDRESS and the archives that it packed.
 class Maru < Formula
   desc "Hub for the Model Context Protocol: servers, databases and language models"
   homepage "ADDRESS"
   version "VERSION"
   license "Apache-2.0"
 
-  on_macos do
-    on_arm do
-      url "ADDRESS/maru-VERSION-aarch64-apple-darwin.tar.gz"
-      sha256 "SHA256-aarch64-apple-darwin"
-    end
-    on_intel do
-      url "ADDRESS/maru-VERSION-x86_64-apple-darwin.tar.gz"
-      sha256 "SHA256-x86_64-apple-darwin"
-    end
-  end
-
-  on_linux do
-    on_arm do
-      url "ADDRESS/maru-VERSION-aarch64-unknown-linux-musl.tar.gz"
-      sha256 "SHA256-aarch64-unknown-linux-musl"
-    end
-    on_intel do
-      url "ADDRESS/maru-VERSION-x86_64-unknown-linux-musl.tar.gz"
-      sha256 "SHA256-x86_64-unknown-linux-musl"
-    end
-  end
-
+  # ARCHIVES
   def install
     bin.install "maru"
   end
