@@ -1,10 +1,23 @@
 """A scripted model, so that the examples need no download: an OpenAI-compatible server that
-writes a tool call as text, as many local models do, and then answers with its result."""
+writes a tool call as text, as many local models do, and then answers with its result. Its
+embeddings count the words of a text."""
 
 import http.server
 import json
+import re
+import zlib
 
 CALL = '<tool_call>\n{"name": "get_employee_info", "arguments": {"employee_id": "EMP001"}}\n</tool_call>'
+
+
+DIMENSION = 256
+
+
+def embed(text):
+    vector = [0.0] * DIMENSION
+    for word in re.findall(r"\w+", text.lower()):
+        vector[zlib.crc32(word.encode()) % DIMENSION] += 1.0
+    return vector
 
 
 class Model(http.server.BaseHTTPRequestHandler):
@@ -15,6 +28,10 @@ class Model(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path.endswith("/embeddings"):
+            texts = request["input"] if isinstance(request["input"], list) else [request["input"]]
+            vectors = [{"object": "embedding", "index": i, "embedding": embed(it)} for i, it in enumerate(texts)]
+            return self.reply("application/json", json.dumps({"object": "list", "data": vectors, "model": request["model"]}))
         has_result = "Engineering" in json.dumps(request["messages"])
         text = "EMP001 works in Engineering." if has_result else CALL
         if request.get("stream"):

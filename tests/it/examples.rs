@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::docs::matches_lines;
+use crate::{clients::client_tools_dir, docs::matches_lines};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 
@@ -38,8 +38,10 @@ fn every_example_runs() {
     let home = tempfile::tempdir().unwrap();
     let maru = home.path().join("maru");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_maru"), maru).unwrap();
+    let chroma = client_tools_dir().join("chroma/bin/chroma");
+    std::os::unix::fs::symlink(chroma, home.path().join("chroma")).unwrap();
     let examples = examples_with("run.sh");
-    assert!(examples.len() >= 12, "{examples:?}");
+    assert!(examples.len() >= 15, "{examples:?}");
     for example in examples {
         let output = command_in(&example, "./run.sh", home.path())
             .output()
@@ -59,7 +61,7 @@ fn every_example_runs() {
     }
     // Nothing is left behind.
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left.len(), 2, "{left:?}");
 }
 
 #[test]
