@@ -1,4 +1,5 @@
-//! The files for running several hubs: the Helm chart and the settings of the balancer.
+//! The files for running several hubs (the Helm chart, the settings of the balancer) and those
+//! that other programs read: workflows, forms, compose files.
 
 use std::{fs, path::Path, process::Command};
 
@@ -31,6 +32,42 @@ fn chart_fits_the_schemas_of_kubernetes_for_several_values() {
         assert!(shown.lines().any(|it| it == expected), "{shown}");
     }
     assert!(!shown.contains("closed Ingress"), "{shown}");
+}
+
+#[test]
+fn files_for_other_programs_fit_their_schemas() {
+    let checker = client_tools_dir().join("schemas/bin/check-jsonschema");
+    for (schema, files) in [
+        ("vendor.github-workflows", ".github/workflows/*.yml"),
+        (
+            "custom.github-workflows-require-timeout",
+            ".github/workflows/*.yml",
+        ),
+        (
+            "vendor.github-issue-forms",
+            ".github/ISSUE_TEMPLATE/[!c]*.yml",
+        ),
+        (
+            "vendor.github-issue-config",
+            ".github/ISSUE_TEMPLATE/config.yml",
+        ),
+        ("vendor.dependabot", ".github/dependabot.yml"),
+        (
+            "vendor.compose-spec",
+            "packaging/*/compose.yaml examples/*/compose.yaml",
+        ),
+    ] {
+        // The shell lists the files.
+        let checked = Command::new("sh")
+            .arg("-c")
+            .arg(format!("exec \"$0\" --builtin-schema {schema} {files}"))
+            .arg(&checker)
+            .current_dir(ROOT)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&checked.stdout);
+        assert!(checked.status.success(), "{schema}: {said}");
+    }
 }
 
 #[test]
