@@ -186,7 +186,7 @@ fn list_clients(context: &CliContext, target: &HubTarget) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The names and titles of the clients on this machine.
+/// The names and titles of the clients on this machine whose file maru can write.
 pub(super) fn installed_clients() -> Vec<(&'static str, &'static str)> {
     let target = HubTarget {
         origin: String::new(),
@@ -196,6 +196,7 @@ pub(super) fn installed_clients() -> Vec<(&'static str, &'static str)> {
     };
     client_guides(&target)
         .into_iter()
+        .filter(|guide| guide.mcp.file().is_some())
         .filter(|guide| guide.traces.iter().any(|it| is_installed(it)))
         .map(|guide| (guide.id, guide.title))
         .collect()
