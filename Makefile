@@ -41,6 +41,7 @@ dist:
 
 docs:
 	cargo run --quiet -- config --reference > docs/config.md.new && mv docs/config.md.new docs/config.md
+	cargo run --quiet -- man --reference > docs/commands.md.new && mv docs/commands.md.new docs/commands.md
 
 # One run against the hub and its floor; ratios and CPU per call.
 bench:

@@ -18,6 +18,7 @@ mod listen_address;
 mod logging;
 mod manual;
 mod models;
+mod reference;
 mod remote_hub;
 mod runs;
 mod serve;
@@ -40,6 +41,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
+
+pub use self::reference::reference_markdown;
 
 use self::context::{CliContext, OutputFormat};
 use crate::{
@@ -182,6 +185,9 @@ enum CliCommand {
         /// The directory
         #[arg(long, value_name = "DIR")]
         directory: Option<PathBuf>,
+        /// Print the reference of every command (docs/commands.md)
+        #[arg(long, conflicts_with = "directory")]
+        reference: bool,
     },
 }
 
@@ -229,7 +235,13 @@ impl Cli {
         // These need no settings and so work with any.
         match &self.command {
             Some(CliCommand::Completion { shell }) => return manual::print_completion(*shell),
-            Some(CliCommand::Man { directory }) => return manual::print(directory.as_deref()),
+            Some(CliCommand::Man {
+                reference: true, ..
+            }) => {
+                terminal::print(&reference_markdown())?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Some(CliCommand::Man { directory, .. }) => return manual::print(directory.as_deref()),
             _ => (),
         }
         let loaded = self.settings.load()?;

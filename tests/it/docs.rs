@@ -1,5 +1,7 @@
 //! Documents that must say what the code does.
 
+mod messages;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -17,13 +19,14 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const DEFAULT_ADDRESS: &str = "127.0.0.1:20006";
 
 #[test]
-fn config_reference_is_what_maru_prints() {
-    let path = Path::new(ROOT).join("docs/config.md");
-    let written = fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        written == maru::config::reference_markdown(),
-        "docs/config.md is out of date; run `make docs`"
-    );
+fn references_are_what_maru_prints() {
+    for (path, printed) in [
+        ("docs/config.md", maru::config::reference_markdown()),
+        ("docs/commands.md", maru::cli::reference_markdown()),
+    ] {
+        let written = fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_default();
+        assert!(written == printed, "{path} is out of date; run `make docs`");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -298,6 +301,17 @@ fn version_is_the_same_everywhere() {
         changelog.contains(&format!("\n## {version}")),
         "CHANGELOG.md"
     );
+    for path in [
+        "packaging/oci/compose.yaml",
+        "packaging/compose/compose.yaml",
+        "packaging/helm/maru/values.yaml",
+        "examples/data-team/compose.yaml",
+    ] {
+        let text = fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+        // The name under which `make dist` packs the image.
+        assert!(text.contains(&format!("image: maru:{version}\n")), "{path}");
+        assert_eq!(text.matches("image: maru").count(), 1, "{path}");
+    }
     for page in doc_pages().iter().filter(|it| it.source != "CHANGELOG.md") {
         for line in page.text.lines().filter(|it| it.contains("is ready. 마루")) {
             assert!(line.contains(version), "{}: {line}", page.source);

@@ -47,6 +47,7 @@ static PAGES: LazyLock<Vec<DocPage>> = LazyLock::new(|| {
     "Reference": {
         "config" = "docs/config.md",
         "command-line" = "docs/command-line.md",
+        "commands" = "docs/commands.md",
         "api" = "docs/api.md",
         "transports" = "docs/transports.md",
         "support" = "docs/support.md",
@@ -67,6 +68,12 @@ static PAGES: LazyLock<Vec<DocPage>> = LazyLock::new(|| {
         "ko/start-data-team" = "docs/ko/start-data-team.md",
         "ko/start-admin" = "docs/ko/start-admin.md",
         "ko/console" = "docs/ko/console.md",
+        "ko/servers" = "docs/ko/servers.md",
+        "ko/signing-in" = "docs/ko/signing-in.md",
+        "ko/toolsets" = "docs/ko/toolsets.md",
+        "ko/custom-tools" = "docs/ko/custom-tools.md",
+        "ko/data" = "docs/ko/data.md",
+        "ko/models" = "docs/ko/models.md",
         "ko/troubleshooting" = "docs/ko/troubleshooting.md",
     }
     }
