@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::Request;
 use hyper_util::{
     client::legacy,
     rt::{TokioExecutor, TokioTimer},
@@ -70,9 +71,15 @@ impl HttpClient {
             .try_acquire_owned()
             .map_err(|_| Error::Busy(self.target().authority()))?;
         let request = request.build_hyper_request(self.target())?;
-        let response = self.worker_pool().request(request).await;
+        let response = self.dispatch(request).await;
         let response = response.map_err(|error| self.to_error(&error))?;
         Ok(HttpResponse::new(response, Arc::clone(self), permit))
+    }
+
+    // Not in the async function itself: rustc compiles its body, and so all of hyper's
+    // generic client, once more into each crate that awaits it (ADR 0010).
+    fn dispatch(&self, request: Request<Full<Bytes>>) -> legacy::ResponseFuture {
+        self.worker_pool().request(request)
     }
 
     pub(super) fn broken_connection(&self) -> Error {

@@ -1,7 +1,8 @@
 //! An HTTP response whose body is read whole or in chunks.
 
 use std::{
-    mem,
+    fmt, mem,
+    pin::Pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::{
     HeaderMap, StatusCode,
-    body::Incoming,
+    body::{Body, Incoming},
     header::{HeaderName, RETRY_AFTER},
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -23,16 +24,23 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 const MAX_RETRY_AFTER_SECONDS: f64 = 1e6;
 
 /// A response whose body may still be arriving; dropping it cancels the rest.
-#[derive(Debug)]
 pub struct HttpResponse {
     /// The status code.
     pub status: StatusCode,
     headers: HeaderMap,
-    body: Option<Incoming>,
+    /// Boxed, so that its long drop code is in this crate only (ADR 0010).
+    body: Option<Pin<Box<dyn Body<Data = Bytes, Error = hyper::Error> + Send + Sync>>>,
     /// The part of the body that [`HttpResponse::bytes`] has read so far.
     read: Vec<u8>,
     client: Arc<HttpClient>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl fmt::Debug for HttpResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("HttpResponse");
+        debug.field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 impl HttpResponse {
@@ -45,7 +53,7 @@ impl HttpResponse {
         Self {
             status: head.status,
             headers: head.headers,
-            body: Some(body),
+            body: Some(Box::pin(body)),
             read: Vec::new(),
             client,
             _permit: permit,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use maru_http::{AddressPolicy, ClientTls};
 use tokio::time::Instant;
 
@@ -155,38 +156,41 @@ impl Gateway {
     }
 
     /// Starts a response. Resolves when it begins.
-    pub async fn start_chat(
-        &self,
+    pub fn start_chat<'a>(
+        &'a self,
         request: ChatRequest,
-        options: &ChatRequestOptions,
-    ) -> Result<ChatStream, Error> {
-        let started_at = Instant::now();
-        let name = request.model.clone();
-        let mut candidates = self.find_candidates(&name);
-        if candidates.is_empty() {
-            return Err(Error::UnknownModel(name));
-        }
-        if request.text_prompt.is_some() {
-            candidates.retain(|it| it.entry.continues_texts());
-        }
-        let timeout = candidates.iter().map(|it| it.entry.timeout).max();
-        let timeout = timeout.ok_or_else(|| Error::ChatOnly(name.clone()))?;
-        let limit = timeout.min(options.limit);
-        let meter = self.start_meter(candidates[0].entry, options, &request)?;
-        let call = ModelCall {
-            name,
-            options,
-            metrics: &self.metrics,
-            meter,
-            started_at,
-            deadline: started_at + limit,
-            limit,
-        };
-        let started = match candidates.as_slice() {
-            [only] => call.start(only, request).await,
-            several => call.start_with_failover(several, request).await,
-        };
-        started.map_err(|error| self.to_public_error(error))
+        options: &'a ChatRequestOptions,
+    ) -> BoxFuture<'a, Result<ChatStream, Error>> {
+        // Boxed, so that it is compiled in this crate only (ADR 0010).
+        Box::pin(async move {
+            let started_at = Instant::now();
+            let name = request.model.clone();
+            let mut candidates = self.find_candidates(&name);
+            if candidates.is_empty() {
+                return Err(Error::UnknownModel(name));
+            }
+            if request.text_prompt.is_some() {
+                candidates.retain(|it| it.entry.continues_texts());
+            }
+            let timeout = candidates.iter().map(|it| it.entry.timeout).max();
+            let timeout = timeout.ok_or_else(|| Error::ChatOnly(name.clone()))?;
+            let limit = timeout.min(options.limit);
+            let meter = self.start_meter(candidates[0].entry, options, &request)?;
+            let call = ModelCall {
+                name,
+                options,
+                metrics: &self.metrics,
+                meter,
+                started_at,
+                deadline: started_at + limit,
+                limit,
+            };
+            let started = match candidates.as_slice() {
+                [only] => call.start(only, request).await,
+                several => call.start_with_failover(several, request).await,
+            };
+            started.map_err(|error| self.to_public_error(error))
+        })
     }
 
     /// Starts to meter a request for embeddings of `texts` by the model `model` of `backend`,

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use maru_postgres::{PostgresAddress, PostgresConnectError};
 use maru_runtime::tasks::Tasks;
 use serde_json::{Map, Value as Json};
@@ -124,27 +125,25 @@ impl DataSource {
     /// Runs one query that only reads, within the smaller of `limits` and the
     /// source's own. Every `:name` takes its value from `parameters`. Dropping
     /// the future stops the query in the database.
-    pub async fn query(
-        &self,
-        sql: &str,
-        parameters: &QueryParameters,
+    pub fn query<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: &'a QueryParameters,
         limits: QueryLimits,
-    ) -> Result<QueryRows, Error> {
-        self.run_observed(sql, parameters, limits, QueryOutput::Rows)
-            .await
+    ) -> BoxFuture<'a, Result<QueryRows, Error>> {
+        Box::pin(self.run_observed(sql, parameters, limits, QueryOutput::Rows))
     }
 
     /// How the database would run a query that [`DataSource::query`] runs, one line for
     /// each row. Nothing is read. A query of views over what may not be read itself has
     /// no plan to show: the plan names it.
-    pub async fn explain(
-        &self,
-        sql: &str,
-        parameters: &QueryParameters,
+    pub fn explain<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: &'a QueryParameters,
         limits: QueryLimits,
-    ) -> Result<QueryRows, Error> {
-        self.run_observed(sql, parameters, limits, QueryOutput::Plan)
-            .await
+    ) -> BoxFuture<'a, Result<QueryRows, Error>> {
+        Box::pin(self.run_observed(sql, parameters, limits, QueryOutput::Plan))
     }
 
     async fn run_observed(
@@ -204,19 +203,19 @@ impl DataSource {
     }
 
     /// The relations that may be read, by schema and name.
-    pub async fn tables(&self) -> Result<Vec<TableInfo>, Error> {
+    pub fn tables(&self) -> BoxFuture<'_, Result<Vec<TableInfo>, Error>> {
         match &self.backend {
-            DatabaseBackend::Postgres(postgres) => postgres.tables().await,
-            DatabaseBackend::Sqlite(sqlite) => sqlite.tables().await,
+            DatabaseBackend::Postgres(postgres) => Box::pin(postgres.tables()),
+            DatabaseBackend::Sqlite(sqlite) => Box::pin(sqlite.tables()),
         }
     }
 
     /// The columns of a relation that may be read, given as `name` or
     /// `schema.name`.
-    pub async fn describe(&self, table: &str) -> Result<Vec<ColumnInfo>, Error> {
+    pub fn describe<'a>(&'a self, table: &'a str) -> BoxFuture<'a, Result<Vec<ColumnInfo>, Error>> {
         match &self.backend {
-            DatabaseBackend::Postgres(postgres) => postgres.describe(table).await,
-            DatabaseBackend::Sqlite(sqlite) => sqlite.describe(table).await,
+            DatabaseBackend::Postgres(postgres) => Box::pin(postgres.describe(table)),
+            DatabaseBackend::Sqlite(sqlite) => Box::pin(sqlite.describe(table)),
         }
     }
 

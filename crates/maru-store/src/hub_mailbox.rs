@@ -146,7 +146,8 @@ impl HubMailbox {
             vec![self.backend.query(sql, values).await?]
         } else {
             let work: Vec<_> = work.collect();
-            self.backend.query_in_transaction(work.into_iter()).await?
+            let work = Box::new(work.into_iter());
+            self.backend.query_in_transaction(work).await?
         };
         let refused = envelopes.iter().zip(stored);
         let refused = refused.filter(|(_, rows)| rows.is_empty());
@@ -221,7 +222,7 @@ impl HubMailbox {
     pub async fn delete_expired(&self) -> Result<(), DatabaseError> {
         let work = [DELETE_EXPIRED, DELETE_GONE, DELETE_FULL_BUCKETS];
         let work = work.into_iter().map(|sql| (sql, Vec::new()));
-        self.backend.execute_in_transaction(work).await
+        self.backend.execute_in_transaction(Box::new(work)).await
     }
 
     async fn query<T: TryFrom<ResultRow, Error = DatabaseError>>(

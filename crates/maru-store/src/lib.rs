@@ -50,7 +50,7 @@ use thiserror::Error;
 use availability::StoreAvailability;
 use postgres::PostgresBackend;
 use sqlite::SqliteBackend;
-use statement::{CellValue, PortableStatement, ResultRow};
+use statement::{CellValue, PortableStatement, ResultRow, StatementBatch};
 
 pub use agent_runs::AgentRunRow;
 pub use audit::{AuditFilter, AuditRow, AuditedCall};
@@ -306,7 +306,7 @@ impl Store {
     where
         W: IntoIterator<Item = (PortableStatement, Vec<CellValue>), IntoIter: Send + 'static>,
     {
-        let work = work.into_iter().map(|(it, values)| (it.sql, values));
+        let work: StatementBatch = Box::new(work.into_iter().map(|(it, values)| (it.sql, values)));
         let outcome = match &self.backend {
             StoreBackend::Sqlite(it) => it.execute_in_transaction(work).await,
             StoreBackend::Postgres(it) => it.execute_in_transaction(work).await,

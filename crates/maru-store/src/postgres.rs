@@ -7,11 +7,12 @@ use std::{sync::Arc, time::Duration};
 use deadpool_postgres::{
     GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
+use futures_util::future::BoxFuture;
 use maru_postgres::{PostgresAddress, PostgresConnectError, PostgresTls};
 use tokio::time;
 use tokio_postgres::{Connection, Socket, tls::MakeTlsConnect, types::ToSql};
 
-use super::{CellValue, DatabaseError, ResultRow, migrations};
+use super::{CellValue, DatabaseError, ResultRow, StatementBatch, migrations};
 
 /// How long a start may take, with its migrations.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,41 +57,45 @@ impl PostgresBackend {
     }
 
     /// Runs one statement to its end; it is committed when this returns.
-    pub(super) async fn query(
+    pub(super) fn query(
         &self,
         sql: &'static str,
         values: Vec<CellValue>,
-    ) -> Result<Vec<ResultRow>, DatabaseError> {
-        let client = self.acquire_connection().await?;
-        let answer = time::timeout(RESPONSE_TIMEOUT, query_rows(&client, sql, &values)).await;
-        answer.unwrap_or_else(|_| discard_timed_out(client))
+    ) -> BoxFuture<'_, Result<Vec<ResultRow>, DatabaseError>> {
+        Box::pin(async move {
+            let client = self.acquire_connection().await?;
+            let answer = time::timeout(RESPONSE_TIMEOUT, query_rows(&client, sql, &values)).await;
+            answer.unwrap_or_else(|_| discard_timed_out(client))
+        })
     }
 
     /// Runs all statements, or none.
     pub(super) async fn execute_in_transaction(
         &self,
-        work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send,
+        work: StatementBatch,
     ) -> Result<(), DatabaseError> {
         self.query_in_transaction(work).await.map(drop)
     }
 
     /// Runs all statements, or none, and returns the rows of each.
-    pub(super) async fn query_in_transaction(
+    pub(super) fn query_in_transaction(
         &self,
-        work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send,
-    ) -> Result<Vec<Vec<ResultRow>>, DatabaseError> {
-        let mut client = self.acquire_connection().await?;
-        let all = async {
-            let transaction = client.transaction().await?;
-            let mut rows = Vec::new();
-            for (sql, values) in work {
-                rows.push(query_rows(&transaction, sql, &values).await?);
-            }
-            transaction.commit().await?;
-            Ok(rows)
-        };
-        let done = time::timeout(RESPONSE_TIMEOUT, all).await;
-        done.unwrap_or_else(|_| discard_timed_out(client))
+        work: StatementBatch,
+    ) -> BoxFuture<'_, Result<Vec<Vec<ResultRow>>, DatabaseError>> {
+        Box::pin(async move {
+            let mut client = self.acquire_connection().await?;
+            let all = async {
+                let transaction = client.transaction().await?;
+                let mut rows = Vec::new();
+                for (sql, values) in work {
+                    rows.push(query_rows(&transaction, sql, &values).await?);
+                }
+                transaction.commit().await?;
+                Ok(rows)
+            };
+            let done = time::timeout(RESPONSE_TIMEOUT, all).await;
+            done.unwrap_or_else(|_| discard_timed_out(client))
+        })
     }
 
     /// Whether PostgreSQL understands the statement, and gives its parameters and

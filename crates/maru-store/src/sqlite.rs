@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use maru_runtime::tasks;
 use rusqlite::{
     Connection, ErrorCode, Statement, TransactionBehavior, params_from_iter,
@@ -12,7 +13,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{CellValue, DatabaseError, ResultRow, migrations};
+use super::{CellValue, DatabaseError, ResultRow, StatementBatch, migrations};
 
 /// How long to wait while another program locks the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,31 +48,35 @@ impl SqliteBackend {
     }
 
     /// Runs one statement and returns its rows. Writes are on disk when this returns.
-    pub(super) async fn query(
+    pub(super) fn query(
         &self,
         sql: &'static str,
         values: Vec<CellValue>,
-    ) -> Result<Vec<ResultRow>, DatabaseError> {
-        let connection = self.lock_connection().await?;
-        run_blocking(move || query_rows(&connection, sql, &values)).await
+    ) -> BoxFuture<'_, Result<Vec<ResultRow>, DatabaseError>> {
+        Box::pin(async move {
+            let connection = self.lock_connection().await?;
+            run_blocking(move || query_rows(&connection, sql, &values)).await
+        })
     }
 
     /// Runs `work` in one transaction. Statements are created on the blocking thread, one
     /// after the other.
-    pub(super) async fn execute_in_transaction(
+    pub(super) fn execute_in_transaction(
         &self,
-        work: impl Iterator<Item = (&'static str, Vec<CellValue>)> + Send + 'static,
-    ) -> Result<(), DatabaseError> {
-        let mut connection = self.lock_connection().await?;
-        run_blocking(move || {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            for (sql, values) in work {
-                query_rows(&transaction, sql, &values)?;
-            }
-            Ok(transaction.commit()?)
+        work: StatementBatch,
+    ) -> BoxFuture<'_, Result<(), DatabaseError>> {
+        Box::pin(async move {
+            let mut connection = self.lock_connection().await?;
+            run_blocking(move || {
+                let transaction =
+                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                for (sql, values) in work {
+                    query_rows(&transaction, sql, &values)?;
+                }
+                Ok(transaction.commit()?)
+            })
+            .await
         })
-        .await
     }
 
     /// Checks that SQLite can prepare the statement.

@@ -13,6 +13,9 @@ pub(super) struct PortableStatement {
     pub(super) sql: &'static str,
 }
 
+/// The statements of a transaction with their parameters, made one after the other.
+pub(super) type StatementBatch = Box<dyn Iterator<Item = (&'static str, Vec<CellValue>)> + Send>;
+
 /// A parameter or a column value. A time is an integer, milliseconds since the Unix
 /// epoch.
 #[derive(Clone, PartialEq)]
