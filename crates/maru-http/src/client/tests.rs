@@ -297,7 +297,7 @@ async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
         while let Ok((stream, _)) = listener.accept().await {
             let stream = tls.accept(stream).await.unwrap();
             sender.send(()).await.unwrap();
-            let answer = service_fn(async |request: hyper::Request<_>| {
+            let answer = service_fn(async |request: Request<_>| {
                 let _: &hyper::body::Incoming = request.body();
                 let shown = format!("{:?} {}", request.version(), request.uri());
                 Ok::<_, std::convert::Infallible>(hyper::Response::new(Full::<Bytes>::from(shown)))
