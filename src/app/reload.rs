@@ -74,27 +74,30 @@ pub(super) async fn reload_settings(hub: &RunningHub, new: &LoadedConfig) -> Res
     } else {
         None
     };
+    let toolsets = hub.core.toolsets.prepare(&config.toolsets).await;
+    let toolsets = toolsets.context("cannot use the toolsets")?;
+    let usage = hub.core.usage.prepare(&config.usage).await;
+    let usage = usage.context("cannot use the budgets")?;
     let directory = &config.data_dir;
     load_or_create_admin_token(directory, &hub.core.store)
         .await
         .with_context(|| format!("cannot read the admin token in {}", directory.display()))?;
     let access = &hub.hub.access;
+    // Replaces nothing if the store fails, so it is the last that can.
     let gone = access.reload_tokens().await;
     for name in gone.context("cannot read the tokens")? {
         hub.hub.engine.end_sessions_of(&name);
     }
-    let toolsets = hub.core.toolsets.configure(&config.toolsets).await;
-    toolsets.context("cannot use the toolsets")?;
+    if has_new_models {
+        hub.core.model_manager.configure(models).await?;
+    }
+    toolsets.apply();
+    usage.apply();
     if has_changed("tool_search") {
         let settings = config.tool_search.clone();
         hub.core.catalog.set_search_settings(settings);
     }
-    let usage = hub.core.usage.configure(&config.usage).await;
-    usage.context("cannot read the budgets")?;
     hub.certificates.replace(&config.tls, acceptor);
-    if has_new_models {
-        hub.core.model_manager.configure(models).await?;
-    }
     let has_new_issuer = new_oauth.is_some();
     let next_oauth = new_oauth.unwrap_or_else(|| access.oauth());
     if let Some(oauth) = &next_oauth {

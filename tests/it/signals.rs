@@ -147,7 +147,16 @@ async fn sighup_applies_reloadable_settings_and_names_the_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_with_invalid_settings_changes_nothing() {
     let hub = ServeProcess::start("require_token: true\n").await;
+    let admin = hub.read("data/admin-token").trim().to_owned();
+    let other = "maru_another-admin-token-that-is-long-enough-0123456789";
+    fs::write(hub.path("data/admin-token"), other).unwrap();
+    let toolset = "toolsets: [{name: added, include: ['*']}]\n";
+    let twice = "{name: twice, period: day, tokens: 1}";
+    let budgets = format!("{toolset}usage: {{budgets: [{twice}, {twice}]}}\n");
+    let toolsets = "toolsets: [{name: a, include: ['*']}, {name: a, include: ['*']}]\n";
     for (yaml, why) in [
+        (&*budgets, "has two budgets"),
+        (toolsets, "is defined twice"),
         (
             "require_token: false\nlimits: {max_sesions: 3}\n",
             "max_sesions",
@@ -164,6 +173,12 @@ async fn sighup_with_invalid_settings_changes_nothing() {
         let log = hub.reload(yaml, "were not reloaded").await;
         assert!(log.contains(why), "{log}");
         assert_eq!(hub.status(None).await, 401, "{yaml}");
+        assert_eq!(hub.status(Some(&admin)).await, 200, "{yaml}");
+        assert_eq!(hub.status(Some(other)).await, 401, "{yaml}");
+        let toolsets = TestRequest::new(&hub.address, "GET", "/api/toolsets")
+            .header("authorization", &format!("Bearer {admin}"));
+        let toolsets = toolsets.send().await.json().await;
+        assert_eq!(toolsets, json!([]), "{yaml}");
     }
 }
 

@@ -50,7 +50,7 @@ pub use reloadable::ReloadableGateway;
 pub use request_options::ChatRequestOptions;
 pub use stream::ChatStream;
 pub use usage::TokenUsage;
-pub use usage_ledger::{BudgetStatus, EmbeddingMeter, SaveBudgetError, UsageLedger};
+pub use usage_ledger::{BudgetStatus, EmbeddingMeter, SaveBudgetError, UsageChange, UsageLedger};
 
 /// Why a request failed, before or during its response. Quotes neither a backend's messages nor
 /// a key.

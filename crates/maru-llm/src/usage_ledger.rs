@@ -57,6 +57,17 @@ struct UsageKey {
     backend: Arc<str>,
 }
 
+/// Settings that were checked, with their budgets; until it is applied or dropped, no usage
+/// is written.
+#[derive(Debug)]
+pub struct UsageChange<'a> {
+    ledger: &'a UsageLedger,
+    flushing: tokio::sync::MutexGuard<'a, FlushState>,
+    settings: UsageSettings,
+    budgets: Vec<Budget>,
+    today: i64,
+}
+
 /// Whose request it is, and to what.
 #[derive(Clone, Debug)]
 struct UsageSubject {
@@ -88,11 +99,15 @@ impl UsageLedger {
         Ok(ledger)
     }
 
-    /// Replaces the settings, and the budgets that they define.
-    pub async fn configure(&self, settings: &UsageSettings) -> Result<(), SaveBudgetError> {
+    /// Checks new settings and reads what is used of their budgets; nothing changes before
+    /// [`UsageChange::apply`].
+    pub async fn prepare(
+        &self,
+        settings: &UsageSettings,
+    ) -> Result<UsageChange<'_>, SaveBudgetError> {
         validate_all(settings)?;
-        self.lock().settings = settings.clone();
-        Ok(self.reload_budgets().await?)
+        let flushing = self.flushing.lock().await;
+        Ok(self.read_budgets(settings.clone(), flushing).await?)
     }
 
     /// The currency of all costs.
@@ -150,16 +165,26 @@ impl UsageLedger {
 
     /// Takes the budgets of the settings and of the store, and finds out what is used.
     pub async fn reload_budgets(&self) -> Result<(), maru_store::Error> {
-        // While this is held, usage does not move from memory to the store.
         let flushing = self.flushing.lock().await;
-        let mut definitions = self.lock().settings.budgets.clone();
+        let settings = self.lock().settings.clone();
+        self.read_budgets(settings, flushing).await?.apply();
+        Ok(())
+    }
+
+    /// While `flushing` is held, usage does not move from memory to the store.
+    async fn read_budgets<'a>(
+        &'a self,
+        settings: UsageSettings,
+        flushing: tokio::sync::MutexGuard<'a, FlushState>,
+    ) -> Result<UsageChange<'a>, maru_store::Error> {
+        let mut definitions = settings.budgets.clone();
         for row in self.store.model_budgets().await? {
             let is_new = definitions.iter().all(|it| it.name != row.name);
             if let Some(definition) = budget::from_row(row).filter(|_| is_new) {
                 definitions.push(definition);
             }
         }
-        let from_settings = self.lock().settings.budgets.len();
+        let from_settings = settings.budgets.len();
         let today = clock::today();
         let mut budgets = Vec::with_capacity(definitions.len());
         for (at, definition) in definitions.into_iter().enumerate() {
@@ -170,21 +195,13 @@ impl UsageLedger {
             }
             budgets.push(budget);
         }
-        let mut state = self.lock();
-        let unwritten = flushing.unwritten();
-        for budget in &mut budgets {
-            for (key, totals) in state.pending.iter().map(|(key, it)| (key.clone(), *it)) {
-                budget.add_if_matching(&key, &totals, today);
-            }
-            for row in unwritten {
-                budget.add_if_matching(&UsageKey::from(row), &row.totals, today);
-            }
-            if let Some(old) = state.budgets.iter().find(|it| it.has_scope_of(budget)) {
-                budget.take_reservations(old);
-            }
-        }
-        state.budgets = budgets;
-        Ok(())
+        Ok(UsageChange {
+            ledger: self,
+            flushing,
+            settings,
+            budgets,
+            today,
+        })
     }
 
     /// Reserves what a request is expected to use in every budget that applies to it, or
@@ -252,6 +269,34 @@ impl UsageLedger {
 }
 
 /// The budgets of the settings, each by its own name.
+impl UsageChange<'_> {
+    /// Replaces the settings and the budgets.
+    pub fn apply(self) {
+        let Self {
+            ledger,
+            flushing,
+            settings,
+            mut budgets,
+            today,
+        } = self;
+        let mut state = ledger.lock();
+        let unwritten = flushing.unwritten();
+        for budget in &mut budgets {
+            for (key, totals) in state.pending.iter().map(|(key, it)| (key.clone(), *it)) {
+                budget.add_if_matching(&key, &totals, today);
+            }
+            for row in unwritten {
+                budget.add_if_matching(&UsageKey::from(row), &row.totals, today);
+            }
+            if let Some(old) = state.budgets.iter().find(|it| it.has_scope_of(budget)) {
+                budget.take_reservations(old);
+            }
+        }
+        state.settings = settings;
+        state.budgets = budgets;
+    }
+}
+
 fn validate_all(settings: &UsageSettings) -> Result<(), SaveBudgetError> {
     let mut names = HashSet::new();
     for definition in &settings.budgets {

@@ -51,6 +51,6 @@ pub use snapshot::CatalogSnapshot;
 pub use sources::{OpenSource, SampleData, SampleMode, SourceError, SourceManager, SourceOptions};
 pub use tool_override::{InvalidOverride, ParameterOverride, ToolOverride, ToolOverrides};
 pub use toolset::{InvalidToolset, Toolset, Toolsets};
-pub use toolset_manager::{ToolsetError, ToolsetManager};
+pub use toolset_manager::{ToolsetChange, ToolsetError, ToolsetManager};
 pub use view::{CatalogView, EntryList};
 pub use visibility::VisibleCatalog;

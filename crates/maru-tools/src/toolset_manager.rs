@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use maru_config::ToolsetDefinition;
 use maru_store::{Store, ToolsetRow};
 use thiserror::Error;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
     catalog::Catalog,
@@ -20,6 +20,16 @@ pub struct ToolsetManager {
     from_settings: RwLock<Toolsets>,
     /// Held while toolsets are changed or read from the store.
     changing: Mutex<()>,
+}
+
+/// Toolsets of the settings that were checked; until it is applied or dropped, no other
+/// toolset changes.
+#[derive(Debug)]
+pub struct ToolsetChange<'a> {
+    manager: &'a ToolsetManager,
+    from_settings: Toolsets,
+    stored: Toolsets,
+    _one_change_at_a_time: MutexGuard<'a, ()>,
 }
 
 /// A toolset could not be saved or removed.
@@ -63,14 +73,20 @@ impl ToolsetManager {
         self.settings().contains_key(name)
     }
 
-    /// Replaces the toolsets of the settings.
-    pub async fn configure(&self, from_settings: &[ToolsetDefinition]) -> Result<(), ToolsetError> {
-        let parsed = parse_settings(from_settings)?;
-        *self
-            .from_settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = parsed;
-        Ok(self.reload().await?)
+    /// Checks new toolsets of the settings and reads the stored ones; nothing changes
+    /// before [`ToolsetChange::apply`].
+    pub async fn prepare(
+        &self,
+        from_settings: &[ToolsetDefinition],
+    ) -> Result<ToolsetChange<'_>, ToolsetError> {
+        let from_settings = parse_settings(from_settings)?;
+        let one_change_at_a_time = self.changing.lock().await;
+        Ok(ToolsetChange {
+            manager: self,
+            from_settings,
+            stored: self.read_stored().await?,
+            _one_change_at_a_time: one_change_at_a_time,
+        })
     }
 
     /// Reads the store again, because another hub may have changed it, and publishes what
@@ -117,6 +133,11 @@ impl ToolsetManager {
     }
 
     async fn publish_stored(&self) -> Result<(), maru_store::Error> {
+        self.publish(self.read_stored().await?);
+        Ok(())
+    }
+
+    async fn read_stored(&self) -> Result<Toolsets, maru_store::Error> {
         let rows = self.store.toolsets().await?;
         let stored = rows.into_iter().filter_map(|row| {
             let parsed = serde_json::from_str(&row.definition)
@@ -130,19 +151,33 @@ impl ToolsetManager {
                 }
             }
         });
-        let mut toolsets: Toolsets = stored.collect();
+        Ok(stored.collect())
+    }
+
+    fn publish(&self, mut toolsets: Toolsets) {
         // The settings decide over a toolset of the same name.
         toolsets.extend(self.settings().clone());
         if *self.catalog.snapshot().toolsets() != toolsets {
             self.catalog.set_toolsets(toolsets);
         }
-        Ok(())
     }
 
     fn settings(&self) -> impl std::ops::Deref<Target = Toolsets> + '_ {
         self.from_settings
             .read()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ToolsetChange<'_> {
+    /// Replaces the toolsets of the settings.
+    pub fn apply(self) {
+        *self
+            .manager
+            .from_settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = self.from_settings;
+        self.manager.publish(self.stored);
     }
 }
 
