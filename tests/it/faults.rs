@@ -2,6 +2,7 @@
 //! and nothing of a server that is gone stays behind.
 
 mod children;
+mod client_floods;
 mod evil_http;
 mod floods;
 mod harness;

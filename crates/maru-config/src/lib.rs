@@ -9,6 +9,7 @@ mod agent;
 mod data;
 mod file;
 mod layers;
+mod limits;
 mod models;
 mod prefix;
 mod programs;
@@ -29,6 +30,7 @@ pub use layers::{
     Error, LoadOptions, LoadedConfig, ValueOrigin, load, parse_model_definition,
     process_environment,
 };
+pub use limits::LimitSettings;
 pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};
 pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ModelPrice, ToolMode};
 pub use programs::ProgramSettings;
@@ -36,9 +38,8 @@ pub use reference::{ConfigRow, config_rows, reference_markdown, section_descript
 pub use schema::schema;
 pub use security::{AuditSettings, OAuthSettings, OidcSettings, TelemetrySettings, TlsSettings};
 pub use settings::{
-    Config, HttpSettings, HubSettings, LimitSettings, LogFormat, LogLevelSetting, LogSettings,
-    McpAuthSettings, McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings,
-    ReconnectionSettings,
+    Config, HttpSettings, HubSettings, LogFormat, LogLevelSetting, LogSettings, McpAuthSettings,
+    McpSecuritySettings, McpServerDefinition, McpSettings, OutboundSettings, ReconnectionSettings,
 };
 pub use tools::{ToolListing, ToolSearchSettings, ToolsetDefinition};
 pub use usage::{BudgetDefinition, BudgetPeriod, UsageSettings};

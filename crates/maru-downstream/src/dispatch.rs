@@ -7,7 +7,7 @@ use maru_protocol::{
     measure_json, write_error, write_result,
 };
 use maru_runtime::{
-    memory::{MAX_TREE_BYTES, MemoryShare, SMALL_REQUEST_BYTES},
+    memory::{HeldText, MAX_TREE_BYTES, MemoryShare, SMALL_REQUEST_BYTES},
     message_queue,
     tasks::run_parser,
 };
@@ -40,6 +40,8 @@ pub(super) struct OwnedRequest {
     pub(super) id: RpcId,
     pub(super) method: String,
     pub(super) params: Option<String>,
+    /// Whose memory the response takes.
+    caller: Arc<str>,
     /// What large parameters take in memory while the request is handled, also after its
     /// client has left.
     _memory: Option<MemoryShare>,
@@ -73,16 +75,22 @@ impl OwnedRequest {
             id: request.id.clone(),
             method: request.method.to_string(),
             params: request.params.map(str::to_owned),
+            caller: caller.principal.shared_name(),
             _memory: memory,
         })
     }
 
-    /// The response as a message.
-    pub(super) fn to_response(&self, outcome: &Result<String, RpcError>) -> String {
-        match outcome {
+    /// The response as a message. A large one holds memory until it is written, because
+    /// nothing else bounds the responses that clients leave unread.
+    pub(super) fn to_response(&self, outcome: &Result<String, RpcError>) -> HeldText {
+        let response = match outcome {
             Ok(raw) => write_result(&self.id, raw),
             Err(error) => write_error(Some(&self.id), error),
-        }
+        };
+        HeldText::new(&self.caller, response).unwrap_or_else(|_| {
+            let message = "the request was carried out, but too many large responses wait to be read, so its response was dropped";
+            write_error(Some(&self.id), &RpcError::new(SESSION_BUSY, message)).into()
+        })
     }
 }
 
@@ -111,7 +119,7 @@ impl McpEngine {
         session: &Arc<McpSession>,
         request: &OwnedRequest,
         out: &message_queue::MessageSender,
-    ) -> Option<String> {
+    ) -> Option<HeldText> {
         match session.begin(&request.id) {
             Ok(running) => self.handle_running(&running, session, request, out).await,
             Err(busy) => Some(request.to_response(&Err(busy))),
@@ -125,7 +133,7 @@ impl McpEngine {
         session: &McpSession,
         request: &OwnedRequest,
         out: &message_queue::MessageSender,
-    ) -> Option<String> {
+    ) -> Option<HeldText> {
         // Biased: most requests finish at the first poll, so the token is rarely polled.
         tokio::select! {
             biased;
@@ -199,6 +207,22 @@ impl McpEngine {
                 debug!(%error, "a note on a session could not be kept for other hubs");
             }
         }
+    }
+
+    /// Counts a message that gets no response. An error has ended the session.
+    pub(super) async fn spend_one_way(
+        &self,
+        session: &McpSession,
+        message: &RpcMessage<'_>,
+        bytes: usize,
+    ) -> Result<(), RpcError> {
+        let spent = session.spend_one_way(message, bytes);
+        if spent.is_err() {
+            // First the note, without which another hub would go on with the session.
+            self.write_note(session, &SessionNote::Ended).await;
+            self.sessions.end(&session.id);
+        }
+        spent
     }
 
     /// Handles a notification or a response of a session; an error means that the hub that

@@ -106,6 +106,9 @@ pub async fn post(http_request: StreamableRequest, body: Bytes) -> Response {
             Err(refusal) => refusal,
             Ok(session) => {
                 let engine = &http_request.engine;
+                if let Err(error) = engine.spend_one_way(&session, &message, text.len()).await {
+                    return reply::rpc_error(StatusCode::TOO_MANY_REQUESTS, None, &error);
+                }
                 match engine.handle_one_way(&session, &message, text).await {
                     Ok(()) => reply::accepted(),
                     Err(_) => unknown_session(),
@@ -281,7 +284,8 @@ async fn initialize(http_request: &StreamableRequest, request: &OwnedRequest) ->
         }
     };
     let answer = engine.handle_request(&session, request, &session.out).await;
-    let mut response = reply::json(StatusCode::OK, answer.unwrap_or_default());
+    let answer = answer.map(Bytes::from_owner).unwrap_or_default();
+    let mut response = reply::json(StatusCode::OK, answer);
     let id = session.id.parse().expect("an id is visible ASCII");
     response.headers_mut().insert(&SESSION_ID_HEADER, id);
     response

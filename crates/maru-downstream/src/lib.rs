@@ -103,8 +103,7 @@ impl McpEngine {
     }
 
     fn new_session(&self, caller: Caller) -> McpSession {
-        let max_running = self.limits().max_calls_per_session;
-        detached_session(caller, max_running, &self.catalog)
+        detached_session(caller, &self.limits(), &self.catalog)
     }
 
     /// The session with this id, if it belongs to this caller.

@@ -14,15 +14,17 @@ use maru_protocol::{
     LoggingLevel, ProtocolVersion, RawJson, RequestParams, RpcError, RpcId, RpcMessage,
     RpcResponse, code, write_request,
 };
-use maru_runtime::message_queue;
+use maru_runtime::{message_queue, traffic_budget::TrafficBudget};
 use serde_json::Value;
 use tokio::{
     sync::{Notify, oneshot},
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::{catalog_changes::ClientSubscriptions, streams::SessionStreams};
+use maru_config::LimitSettings;
 use maru_observability::journal::client_label;
 use maru_tools::{Caller, ClientConnection};
 
@@ -67,6 +69,8 @@ pub(super) struct McpSession {
     next_number: AtomicI64,
     last_used: Mutex<Instant>,
     max_running: usize,
+    /// What the client may send that gets no response.
+    budget: TrafficBudget,
 }
 
 /// The client, as it described itself in the handshake.
@@ -105,7 +109,7 @@ impl McpSession {
         id: String,
         caller: Caller,
         out: message_queue::MessageSender,
-        max_running: usize,
+        limits: &LimitSettings,
     ) -> Self {
         Self {
             id,
@@ -127,7 +131,8 @@ impl McpSession {
             waiting: AtomicUsize::new(0),
             next_number: AtomicI64::new(1),
             last_used: Mutex::new(Instant::now()),
-            max_running,
+            max_running: limits.max_calls_per_session,
+            budget: TrafficBudget::new(limits.client_rate()),
         }
     }
 
@@ -307,6 +312,33 @@ impl McpSession {
     /// Whether the request with this id is in progress here.
     pub(super) fn is_running(&self, id: &RpcId) -> bool {
         lock(&self.running).contains_key(id)
+    }
+
+    /// Counts a notification or a response, unless a request of ours waits for it. An error
+    /// means that the session must end.
+    pub(super) fn spend_one_way(
+        &self,
+        message: &RpcMessage<'_>,
+        bytes: usize,
+    ) -> Result<(), RpcError> {
+        if let RpcMessage::Response(response) = message
+            && lock(&self.client_requests).contains_key(&response.id)
+        {
+            return Ok(());
+        }
+        self.spend(1, bytes)
+    }
+
+    /// Counts messages that get no response. An error means that the session must end.
+    pub(super) fn spend(&self, messages: usize, bytes: usize) -> Result<(), RpcError> {
+        self.budget.spend(messages, bytes).map_err(|exceeded| {
+            let setting = exceeded.setting("client");
+            let message = format!("the client sends {exceeded} ({setting}), so its session ends");
+            let client = self.client_label().map_or("unknown", |it| it);
+            let principal = self.caller.principal.name();
+            warn!(client, principal, "{message}");
+            RpcError::new(SESSION_BUSY, message)
+        })
     }
 
     /// Handles a notification or a response, which get no response.

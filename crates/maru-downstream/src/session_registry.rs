@@ -132,11 +132,11 @@ fn session_share(principal: &Principal, limits: &LimitSettings) -> usize {
 /// A session that is not registered; it ends when it is dropped.
 pub(super) fn detached_session(
     caller: Caller,
-    max_running: usize,
+    limits: &LimitSettings,
     catalog: &Catalog,
 ) -> McpSession {
     let (out, messages) = message_queue::channel();
-    let session = McpSession::new(random_id(), caller.clone(), out, max_running);
+    let session = McpSession::new(random_id(), caller.clone(), out, limits);
     let changes = CatalogChanges::new(catalog, caller, session.subscriptions.clone());
     session
         .streams

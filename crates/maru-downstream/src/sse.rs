@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
 use maru_protocol::{CheckedJson, InvalidMessage, RpcMessage, write_event};
-use maru_runtime::tasks::run_parser;
+use maru_runtime::{memory::HeldText, tasks::run_parser};
 
 use super::{
     McpEngine,
@@ -71,8 +71,8 @@ pub(super) async fn accept(
     body: Bytes,
 ) -> Response {
     let checked = run_parser(body.len(), move || CheckedJson::new(body)).await;
-    let message = match checked.text() {
-        Ok(text) => RpcMessage::parse(text),
+    let (text, message) = match checked.text() {
+        Ok(text) => (text, RpcMessage::parse(text)),
         Err(bad) => return reply::rpc_error(StatusCode::BAD_REQUEST, None, &bad.into()),
     };
     match message {
@@ -100,7 +100,12 @@ pub(super) async fn accept(
                 }
             }
         }
-        Ok(message) => session.handle_one_way(&message),
+        Ok(message) => {
+            if let Err(error) = engine.spend_one_way(&session, &message, text.len()).await {
+                return reply::rpc_error(StatusCode::TOO_MANY_REQUESTS, None, &error);
+            }
+            session.handle_one_way(&message);
+        }
     }
     reply::text(StatusCode::ACCEPTED, "Accepted".to_owned())
 }
@@ -123,7 +128,7 @@ fn answer(
 }
 
 /// Sends a response; a client that does not read loses the session.
-pub(super) async fn deliver(engine: &McpEngine, session: &McpSession, text: Option<String>) {
+pub(super) async fn deliver(engine: &McpEngine, session: &McpSession, text: Option<HeldText>) {
     if let Some(text) = text
         && session.out.send(text).await.is_err()
     {

@@ -6,7 +6,10 @@ use maru_protocol::{
     CheckedJson, DecodedLine, InvalidMessage, LineDecoder, RequestParams, RpcError, RpcMessage,
     code, declares_version, write_error,
 };
-use maru_runtime::tasks::{WorkSlice, run_parser};
+use maru_runtime::{
+    memory::HeldText,
+    tasks::{WorkSlice, run_parser},
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
@@ -30,11 +33,7 @@ pub async fn serve(
     input: impl AsyncRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> io::Result<()> {
-    let session = Arc::new(detached_session(
-        caller,
-        engine.limits().max_calls_per_session,
-        &engine.catalog,
-    ));
+    let session = Arc::new(detached_session(caller, &engine.limits(), &engine.catalog));
     let written = write(&session, output);
     tokio::pin!(written);
     let read = async {
@@ -69,13 +68,21 @@ async fn read(
             () = session.end.cancelled() => 0,
             () = engine.tasks.stop_token().cancelled_owned() => 0,
         };
-        lines.feed(&chunk[..count], &mut found);
+        let blank = lines.feed(&chunk[..count], &mut found);
+        let mut spent = session.spend(blank.lines, blank.bytes);
         if count == 0 {
             found.extend(lines.finish());
         }
         for line in found.drain(..) {
             slice.spend(line.len()).await;
-            handle_line(engine, session, line).await;
+            if spent.is_ok() {
+                spent = handle_line(engine, session, line).await;
+            }
+        }
+        if let Err(error) = spent {
+            // If the client does not read, `write` ends the session.
+            let _ = session.out.send(write_error(None, &error)).await;
+            return Ok(());
         }
         slice.spend(count).await;
         if count == 0 {
@@ -109,7 +116,13 @@ async fn write(session: &Arc<McpSession>, mut output: impl AsyncWrite + Unpin) -
     }
 }
 
-async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: DecodedLine) {
+/// Handles one message; an error means that the client sends too many without a response.
+async fn handle_line(
+    engine: &Arc<McpEngine>,
+    session: &Arc<McpSession>,
+    line: DecodedLine,
+) -> Result<(), RpcError> {
+    let bytes = line.len();
     let checked = match line {
         DecodedLine::Whole(bytes) => {
             Some(run_parser(bytes.len(), move || CheckedJson::new(bytes)).await)
@@ -133,7 +146,8 @@ async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: D
                                 is_modern: declares_version(&request),
                                 request: owned,
                             };
-                            return answer(engine, session, request);
+                            answer(engine, session, request);
+                            return Ok(());
                         }
                         Err(error) => write_error(Some(&request.id), &error),
                     },
@@ -142,11 +156,17 @@ async fn handle_line(engine: &Arc<McpEngine>, session: &Arc<McpSession>, line: D
                     Err(busy) => write_error(Some(&request.id), &busy),
                 }
             }
-            Ok(message) => return session.handle_one_way(&message),
+            Ok(message) => {
+                session.spend_one_way(&message, bytes)?;
+                session.handle_one_way(&message);
+                return Ok(());
+            }
         },
     };
+    session.spend(1, bytes)?;
     // If the client does not read, `write` ends the session.
     let _ = session.out.send(refused).await;
+    Ok(())
 }
 
 /// A request that waits to start.
@@ -199,7 +219,11 @@ fn answer(engine: &Arc<McpEngine>, session: &Arc<McpSession>, request: QueuedReq
     });
 }
 
-async fn answer_modern(engine: &McpEngine, session: &McpSession, request: &OwnedRequest) -> String {
+async fn answer_modern(
+    engine: &McpEngine,
+    session: &McpSession,
+    request: &OwnedRequest,
+) -> HeldText {
     let client = RequestParams::parse(request.params.as_deref())
         .and_then(|params| ModernClient::read(&params));
     let client = match client {
@@ -209,7 +233,7 @@ async fn answer_modern(engine: &McpEngine, session: &McpSession, request: &Owned
     if request.method == "subscriptions/listen" {
         return match SubscriptionListener::new(&engine.catalog, &session.caller, request) {
             Err(error) => request.to_response(&Err(error)),
-            Ok(listener) => listen(session, listener).await,
+            Ok(listener) => listen(session, listener).await.into(),
         };
     }
     let caller = &session.caller;

@@ -4,6 +4,7 @@
 //! - [`workers::WorkerPool`] spreads client connections over single-threaded runtimes.
 //! - [`message_queue`] is a channel bounded by count and bytes whose senders give up on a
 //!   receiver that stopped reading.
+//! - [`traffic_budget::TrafficBudget`] bounds what a peer may send unasked.
 //! - [`memory::MemoryShare`] bounds what all large requests in progress keep.
 //! - [`clock`] reads and formats the time.
 //! - [`SecretString`] and [`mask_secrets`] keep secrets out of logs, errors and pages.
@@ -29,6 +30,7 @@ pub mod permissions;
 mod secret;
 mod server_certificate;
 pub mod tasks;
+pub mod traffic_budget;
 pub mod workers;
 
 pub use mask::{MASK, mask_arguments, mask_secrets, masked_argument_values};

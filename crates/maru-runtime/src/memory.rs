@@ -1,10 +1,12 @@
-//! The memory of large requests: what is kept of one while it is handled holds a share.
+//! The memory of large requests: what is kept of one while it is handled, and of its response
+//! until it is read, holds a share.
 //!
 //! Without a total, some thousand connections could each keep a body of some MiB for as long
 //! as a slow model or tool takes.
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -38,6 +40,13 @@ pub struct MemoryShare {
     bytes: usize,
 }
 
+/// A text that waits for its reader, with the share of memory that it holds.
+#[derive(Debug)]
+pub struct HeldText {
+    text: String,
+    memory: Option<MemoryShare>,
+}
+
 #[derive(Debug)]
 struct UsedMemory {
     total: usize,
@@ -56,7 +65,7 @@ impl MemoryShare {
     /// Adds bytes that the request keeps.
     pub fn add(&mut self, bytes: usize) -> Result<(), OutOfRequestMemory> {
         let grown = self.bytes.saturating_add(bytes);
-        let more = counted(grown) - counted(self.bytes);
+        let more = counted_bytes(grown) - counted_bytes(self.bytes);
         if more > 0 {
             lock().take(&self.caller, more)?;
         }
@@ -66,7 +75,7 @@ impl MemoryShare {
 
     /// Gives back what the request no longer keeps.
     pub fn clear(&mut self) {
-        let held = counted(std::mem::take(&mut self.bytes));
+        let held = counted_bytes(std::mem::take(&mut self.bytes));
         if held > 0 {
             lock().give_back(&self.caller, held);
         }
@@ -79,13 +88,55 @@ impl MemoryShare {
 
     /// Whether the request is small enough to hold nothing.
     pub fn is_empty(&self) -> bool {
-        counted(self.bytes) == 0
+        counted_bytes(self.bytes) == 0
     }
 }
 
 impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+impl HeldText {
+    /// Reserves memory for a large text of `caller`.
+    pub fn new(caller: &Arc<str>, text: String) -> Result<Self, OutOfRequestMemory> {
+        if text.len() <= SMALL_REQUEST_BYTES {
+            return Ok(text.into());
+        }
+        let mut memory = MemoryShare::new(Arc::clone(caller));
+        memory.add(text.len())?;
+        Ok(Self {
+            text,
+            memory: Some(memory),
+        })
+    }
+
+    /// The text, and what it holds, for a reader that keeps both together.
+    pub(crate) fn into_parts(self) -> (String, Option<MemoryShare>) {
+        (self.text, self.memory)
+    }
+}
+
+/// A text that holds nothing, because it is small or counted elsewhere.
+impl From<String> for HeldText {
+    fn from(text: String) -> Self {
+        Self { text, memory: None }
+    }
+}
+
+impl Deref for HeldText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+/// So that `Bytes::from_owner` gives the memory back after the last byte was written.
+impl AsRef<[u8]> for HeldText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
     }
 }
 
@@ -113,7 +164,7 @@ impl UsedMemory {
     }
 }
 
-fn counted(bytes: usize) -> usize {
+fn counted_bytes(bytes: usize) -> usize {
     bytes.saturating_sub(SMALL_REQUEST_BYTES)
 }
 
@@ -157,5 +208,16 @@ mod tests {
         assert_eq!(lock().by_caller.get("small"), Some(&1));
         drop(share);
         assert_eq!(lock().by_caller.get("small"), None);
+    }
+
+    #[test]
+    fn large_text_holds_a_share_until_it_is_dropped() {
+        let caller: Arc<str> = "reader".into();
+        let large = "x".repeat(SMALL_REQUEST_BYTES + 5);
+        let held = HeldText::new(&caller, large.clone()).unwrap();
+        assert_eq!(lock().by_caller.get("reader"), Some(&5));
+        assert_eq!(*held, *large);
+        drop(held);
+        assert_eq!(lock().by_caller.get("reader"), None);
     }
 }

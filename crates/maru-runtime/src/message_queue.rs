@@ -17,6 +17,8 @@ use tokio::{
     time::{self, Instant},
 };
 
+use crate::memory::{HeldText, MemoryShare};
+
 const MAX_QUEUED_MESSAGES: usize = 256;
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// How long a sender waits for a receiver that takes nothing.
@@ -28,10 +30,10 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct SendError;
 
 /// Why [`MessageSender::try_send`] did not queue a message.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum TrySendError {
     /// The queue is full; contains the message.
-    Full(String),
+    Full(HeldText),
     /// The receiver is gone.
     Closed(SendError),
 }
@@ -46,7 +48,11 @@ struct LastSenderGuard(Arc<MessageQueue>);
 
 /// The receiving half of the queue. Dropping it makes senders fail.
 #[derive(Debug)]
-pub struct MessageReceiver(Arc<MessageQueue>);
+pub struct MessageReceiver {
+    queue: Arc<MessageQueue>,
+    /// What the last message holds: its reader works on it until it takes the next.
+    held: Option<MemoryShare>,
+}
 
 /// The state queue by senders and receiver.
 #[derive(Debug)]
@@ -60,7 +66,7 @@ struct MessageQueue {
 
 #[derive(Debug)]
 struct MessageQueueState {
-    messages: VecDeque<String>,
+    messages: VecDeque<HeldText>,
     bytes: usize,
     max_messages: usize,
     /// Whether a message fits that begins within the bytes, whatever its length.
@@ -103,14 +109,14 @@ fn new_queue(max_messages: usize, may_exceed_bytes: bool) -> (MessageSender, Mes
     });
     (
         MessageSender(Arc::new(LastSenderGuard(Arc::clone(&queue)))),
-        MessageReceiver(queue),
+        MessageReceiver { queue, held: None },
     )
 }
 
 impl MessageSender {
     /// Queues `text`, waiting for space as long as the receiver keeps reading.
-    pub async fn send(&self, mut text: String) -> Result<(), SendError> {
-        let queue = &self.0.0;
+    pub async fn send(&self, text: impl Into<HeldText>) -> Result<(), SendError> {
+        let (queue, mut text) = (&self.0.0, text.into());
         match queue.try_push(text, SendAttempt::First)? {
             None => return Ok(()),
             Some(back) => text = back,
@@ -137,8 +143,8 @@ impl MessageSender {
     }
 
     /// Queues `text` if there is space now; returns it otherwise.
-    pub fn try_send(&self, text: String) -> Result<(), TrySendError> {
-        match self.0.0.try_push(text, SendAttempt::First) {
+    pub fn try_send(&self, text: impl Into<HeldText>) -> Result<(), TrySendError> {
+        match self.0.0.try_push(text.into(), SendAttempt::First) {
             Ok(None) => Ok(()),
             Ok(Some(text)) => Err(TrySendError::Full(text)),
             Err(error) => Err(TrySendError::Closed(error)),
@@ -176,34 +182,42 @@ impl MessageReceiver {
             if let Some(message) = self.try_recv() {
                 return Some(message);
             }
-            if !self.0.lock().has_senders {
+            if !self.queue.lock().has_senders {
                 // The last sender may have sent a message between the two checks.
                 return self.try_recv();
             }
-            self.0.readable.notified().await;
+            self.queue.readable.notified().await;
         }
     }
 
     /// Returns a message that is already queued.
     pub fn try_recv(&mut self) -> Option<String> {
-        let mut state = self.0.lock();
+        self.held = None;
+        let mut state = self.queue.lock();
         let message = state.messages.pop_front()?;
         state.bytes -= message.len();
         state.last_read = Some(Instant::now());
-        self.0.space.notify_waiters();
-        Some(message)
+        self.queue.space.notify_waiters();
+        let (text, held) = message.into_parts();
+        drop(state);
+        self.held = held;
+        Some(text)
     }
 
     /// Resets the senders' timeout while the receiver is busy with the last message.
     pub fn record_progress(&self) {
-        self.0.lock().last_read = Some(Instant::now());
+        self.queue.lock().last_read = Some(Instant::now());
     }
 }
 
 impl MessageQueue {
     /// Queues `text`, or returns it when there is no space or, on the first attempt,
     /// when other senders wait.
-    fn try_push(&self, text: String, attempt: SendAttempt) -> Result<Option<String>, SendError> {
+    fn try_push(
+        &self,
+        text: HeldText,
+        attempt: SendAttempt,
+    ) -> Result<Option<HeldText>, SendError> {
         let mut state = self.lock();
         if !state.has_receiver {
             return Err(SendError);
@@ -246,10 +260,10 @@ impl Drop for LastSenderGuard {
 
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.queue.lock();
         state.has_receiver = false;
         state.messages.clear();
-        self.0.space.notify_waiters();
+        self.queue.space.notify_waiters();
     }
 }
 

@@ -14,6 +14,7 @@ use maru_runtime::{
     message_queue::{self, TrySendError},
     tasks::Tasks,
     tasks::run_parser,
+    traffic_budget::TrafficBudget,
 };
 use serde_json::{json, value::RawValue};
 use tokio::sync::{Semaphore, oneshot};
@@ -28,7 +29,6 @@ use super::{
         NotificationSink, ServerNotification, handle_notification, handle_server_request,
     },
     server_log::ServerLog,
-    traffic_budget::TrafficBudget,
 };
 use maru_tools::ClientConnection;
 
@@ -180,7 +180,7 @@ impl MessageChannel {
 
     /// Counts lines that are not messages, such as comments, against the server's budget.
     pub(super) fn count_ignored(&self, ignored: IgnoredLines) -> Result<(), Error> {
-        self.budget.spend(ignored.lines, ignored.bytes)
+        Ok(self.budget.spend(ignored.lines, ignored.bytes)?)
     }
 
     fn handle_message(
@@ -211,7 +211,7 @@ impl MessageChannel {
                 }
             }
         }
-        self.budget.spend_message(text.len())
+        Ok(self.budget.spend_message(text.len())?)
     }
 
     /// Completes the call `id`; returns false if no call waits under that id.
@@ -237,7 +237,7 @@ impl MessageChannel {
         };
         match malformed_response_id(bytes) {
             Some(id) if self.complete_call(id, failed) => Ok(()),
-            _ => self.budget.spend_message(bytes.len()),
+            _ => Ok(self.budget.spend_message(bytes.len())?),
         }
     }
 

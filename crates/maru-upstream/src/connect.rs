@@ -13,7 +13,7 @@ use hyper::{
 };
 use maru_http::{AddressPolicy, ClientTls, HttpClient};
 use maru_protocol::{LoggingLevel, ProtocolVersion};
-use maru_runtime::tasks::Tasks;
+use maru_runtime::{tasks::Tasks, traffic_budget::TrafficRate};
 use serde_json::json;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,6 @@ use super::{
     server_log::ServerLog,
     sse, stdio,
     subscriptions::ResourceSubscriptions,
-    traffic_budget::TrafficRate,
     transport::{ProgramSpec, RemoteEndpoint, Transport},
 };
 

@@ -19,7 +19,7 @@ use hyper::{
 };
 use maru_http::{HttpRequest, HttpResponse};
 use maru_protocol::{ProtocolVersion, RpcId, encode_header_value, write_raw_request};
-use maru_runtime::tasks::Tasks;
+use maru_runtime::{tasks::Tasks, traffic_budget::TrafficBudget};
 use tokio::{sync::Semaphore, time};
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +32,6 @@ use super::{
     link::OutgoingRequest,
     notifications::NotificationSink,
     server_log::ServerLog,
-    traffic_budget::TrafficBudget,
 };
 
 use call::CancelGuard;

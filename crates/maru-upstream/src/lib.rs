@@ -48,7 +48,6 @@ mod sse;
 mod stdio;
 mod subscriptions;
 mod tool_pins;
-mod traffic_budget;
 mod transport;
 mod trust;
 mod ui_resources;
@@ -59,6 +58,7 @@ pub mod warden;
 
 pub use maru_oauth::client_document;
 use maru_protocol::ProtocolVersion;
+use maru_runtime::traffic_budget::TrafficExceeded;
 use thiserror::Error;
 
 pub use diagnostics::ConnectionTest;
@@ -161,6 +161,15 @@ impl Error {
 impl From<maru_protocol::EventTooLarge> for Error {
     fn from(error: maru_protocol::EventTooLarge) -> Self {
         Self::InvalidMessage(format!("the server sent {error}"))
+    }
+}
+
+impl From<TrafficExceeded> for Error {
+    fn from(error: TrafficExceeded) -> Self {
+        let setting = error.setting("server");
+        Self::Lost(format!(
+            "the server sends {error} ({setting}), so it was disconnected"
+        ))
     }
 }
 

@@ -17,7 +17,6 @@ use super::{
     sign_in::{CredentialRegistry, SignInOptions, SignInServices},
     stdio,
     tool_pins::ToolPins,
-    traffic_budget::TrafficRate,
 };
 use maru_config::{LimitSettings, McpSettings};
 use maru_tools::Catalog;
@@ -64,7 +63,7 @@ impl ConnectionSettings {
                 tasks,
                 cleanup: CleanupTracker::new(),
                 log: Arc::default(),
-                traffic_rate: TrafficRate::from(&LimitSettings::default()),
+                traffic_rate: LimitSettings::default().server_rate(),
                 input_timeout: Duration::from_millis(mcp.input_timeout_ms),
             },
             reconnect_policy: ReconnectPolicy::from(&mcp.reconnection),
@@ -100,7 +99,7 @@ impl ConnectionSettings {
     /// Limits the unsolicited messages of each server.
     #[must_use]
     pub fn with_limits(mut self, limits: &LimitSettings) -> Self {
-        self.context.traffic_rate = TrafficRate::from(limits);
+        self.context.traffic_rate = limits.server_rate();
         self
     }
 

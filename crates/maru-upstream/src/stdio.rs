@@ -8,7 +8,7 @@ use std::{
 };
 
 use maru_protocol::{DecodedLine, LineDecoder};
-use maru_runtime::{message_queue, tasks::WorkSlice};
+use maru_runtime::{message_queue, tasks::WorkSlice, traffic_budget::TrafficBudget};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, ChildStdin, Command},
@@ -26,7 +26,6 @@ use super::{
     programs::{ProgramGuard, ProgramLaunch, RunningProgram},
     server::MASK,
     server_log::ServerLog,
-    traffic_budget::TrafficBudget,
     transport::ProgramSpec,
 };
 use maru_config::{SecretString, masked_argument_values};
@@ -316,7 +315,7 @@ impl StderrReader {
             let lines = log_lines(chunk, &mut line, &self.log);
             if let Err(error) = self.budget.spend(lines, count) {
                 // From here on the program blocks on its pipe until it is killed.
-                return channel.mark_lost(error);
+                return channel.mark_lost(error.into());
             }
             slice.spend(count + lines * 64).await;
         }

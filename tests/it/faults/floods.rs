@@ -241,6 +241,45 @@ async fn client_that_repeats_an_id_is_bounded() {
     assert!(grown < MAX_GROWTH_MIB, "{grown} MiB");
 }
 
+/// Comments and events without content keep no model's stream alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn model_that_floods_is_disconnected() {
+    let mut floods = Vec::new();
+    for mode in ["comment", "blank", "field", r#"{"choices":[]}"#, "done"] {
+        floods.push((mode, FloodServer::start(mode).await));
+    }
+    let bench = FaultHarness::start_with(|config| {
+        let models = floods.iter().map(|(mode, flood)| ModelDefinition {
+            name: (*mode).to_owned(),
+            base_url: Some(format!("http://127.0.0.1:{}/v1", flood.port)),
+            ..ModelDefinition::default()
+        });
+        config.models = models.collect();
+    })
+    .await;
+    for (mode, _) in &floods {
+        let body = json!({"model": mode, "stream": true,
+            "messages": [{"role": "user", "content": "x"}]});
+        let before = resident_mib();
+        let asking = async {
+            let path = "/v1/chat/completions";
+            let reply = TestRequest::post(&bench.hub.address, path, &body)
+                .send()
+                .await;
+            (reply.status.as_u16(), reply.text().await)
+        };
+        let (status, text) = bench.while_healthy_server_answers(asking).await;
+        let grown = resident_mib().saturating_sub(before);
+        assert!(grown < MAX_GROWTH_MIB, "{mode}: {grown} MiB");
+        if *mode == "done" {
+            assert_eq!(status, 200);
+            assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+        } else {
+            assert_eq!(status, 502, "{mode}: {text}");
+        }
+    }
+}
+
 /// What comes on the stream of a call belongs to it, so requests are answered one
 /// after the other and nothing is kept.
 #[tokio::test(flavor = "multi_thread")]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::{http::StatusCode, response::Response};
 use futures_util::future::join_all;
 use maru_protocol::{InvalidMessage, ProtocolVersion, RpcError, RpcMessage, code, write_error};
-use maru_runtime::message_queue;
+use maru_runtime::{memory::HeldText, message_queue};
 use serde_json::value::RawValue;
 
 use super::{StreamableRequest, exchange::HttpExchange, headers::AcceptedTypes, reply};
-use crate::dispatch::OwnedRequest;
+use crate::{dispatch::OwnedRequest, session::SESSION_BUSY};
 
 const MAX_BATCH_MESSAGES: usize = 100;
 
@@ -53,6 +53,10 @@ pub(super) async fn post(
             }
             Ok(message) => {
                 let engine = &http_request.engine;
+                let spent = engine.spend_one_way(&session, &message, part.get().len());
+                if let Err(error) = spent.await {
+                    return reply::rpc_error(StatusCode::TOO_MANY_REQUESTS, None, &error);
+                }
                 // The others of the batch are still answered.
                 let _gone = engine.handle_one_way(&session, &message, part.get()).await;
             }
@@ -72,13 +76,27 @@ pub(super) async fn post(
         Arc::clone(&session),
         out.clone(),
     );
+    let caller = http_request.caller.principal.shared_name();
     let work = async move {
         let answers = requests
             .iter()
             .map(|it| engine.handle_request(&batch_session, it, &sender));
-        let answers = join_all(answers).await.into_iter().flatten().chain(refused);
-        let text = answers.collect::<Vec<_>>().join(",");
-        Some((StatusCode::OK, format!("[{text}]")))
+        let text = {
+            let answers = join_all(answers).await;
+            let answers = answers.iter().flatten().map(|it| &**it);
+            let all: Vec<&str> = answers.chain(refused.iter().map(String::as_str)).collect();
+            format!("[{}]", all.join(","))
+        };
+        Some(match HeldText::new(&caller, text) {
+            Ok(text) => (StatusCode::OK, text),
+            Err(error) => {
+                let error = RpcError::new(SESSION_BUSY, error.to_string());
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    write_error(None, &error).into(),
+                )
+            }
+        })
     };
     let session = Some(session);
     let engine = http_request.engine;

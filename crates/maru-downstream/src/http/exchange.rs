@@ -12,7 +12,7 @@ use std::{
 use axum::{body::Bytes, http::StatusCode, response::Response};
 use futures_util::{future::BoxFuture, stream};
 use maru_protocol::{ProtocolVersion, write_event};
-use maru_runtime::message_queue;
+use maru_runtime::{memory::HeldText, message_queue};
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -33,7 +33,7 @@ const MAX_JSON_WAIT: Duration = Duration::from_secs(5);
 const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// A response in progress: its status and text, or `None` if it was cancelled.
-pub(super) type PendingResponse = BoxFuture<'static, Option<(StatusCode, String)>>;
+pub(super) type PendingResponse = BoxFuture<'static, Option<(StatusCode, HeldText)>>;
 
 pub(super) struct HttpExchange {
     pub(super) engine: Arc<McpEngine>,
@@ -267,7 +267,7 @@ impl SurvivingWork {
 }
 
 impl Future for SurvivingWork {
-    type Output = Option<(StatusCode, String)>;
+    type Output = Option<(StatusCode, HeldText)>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Self::Output> {
         let Some(work) = &mut self.work else {
@@ -289,9 +289,9 @@ impl Drop for SurvivingWork {
     }
 }
 
-fn json_response(done: Option<(StatusCode, String)>) -> Response {
+fn json_response(done: Option<(StatusCode, HeldText)>) -> Response {
     match done {
-        Some((status, text)) => reply::json(status, text),
+        Some((status, text)) => reply::json(status, Bytes::from_owner(text)),
         // Its client cancelled it and expects no response.
         None => event_stream_from_bytes(stream::empty(), READER_GRACE),
     }

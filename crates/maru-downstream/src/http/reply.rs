@@ -10,8 +10,8 @@ use axum::{
 use maru_protocol::{RpcError, RpcId, code};
 
 /// One JSON message.
-pub fn json(status: StatusCode, text: String) -> Response {
-    let mut response = Response::new(Body::from(text));
+pub fn json(status: StatusCode, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
     *response.status_mut() = status;
     response.headers_mut().insert(
         header::CONTENT_TYPE,

@@ -9,15 +9,15 @@ use hyper::{
 };
 use maru_http::HttpResponse;
 use maru_protocol::{CheckedJson, RpcId, RpcMessage, SseEvent, SseReader, write_notification};
-use maru_runtime::tasks::{WorkSlice, run_parser};
+use maru_runtime::{
+    tasks::{WorkSlice, run_parser},
+    traffic_budget::TrafficBudget,
+};
 use serde_json::json;
 use tokio::time;
 
 use super::{HttpLink, SESSION_ID_HEADER};
-use crate::{
-    Error, channel::UNREADABLE_RESPONSE, in_flight::CallGuard, link::CallEvent,
-    traffic_budget::TrafficBudget,
-};
+use crate::{Error, channel::UNREADABLE_RESPONSE, in_flight::CallGuard, link::CallEvent};
 
 /// Bytes of a stream that are parsed before yielding to other tasks.
 const YIELD_CHUNK_BYTES: usize = 16 << 10;
@@ -272,7 +272,7 @@ impl ResponseReader {
     /// Charges an unsolicited message to the budget; exceeding it ends the connection.
     fn charge_budget(&self, text: &str) -> Result<(), Error> {
         let link = &self.cancel_guard.link;
-        let spent = link.budget.spend_message(text.len());
+        let spent = link.budget.spend_message(text.len()).map_err(Error::from);
         spent.inspect_err(|error| link.mark_lost(error.clone()))
     }
 

@@ -98,5 +98,5 @@ async fn handle_event(link: &Arc<HttpLink>, data: String) -> Result<(), Error> {
             Ok(RpcMessage::Response(_)) | Err(_) => (),
         }
     }
-    link.budget.spend_message(checked.bytes().len())
+    Ok(link.budget.spend_message(checked.bytes().len())?)
 }

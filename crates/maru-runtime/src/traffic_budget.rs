@@ -1,15 +1,16 @@
-//! Limits the unsolicited messages of a server.
+//! Limits the unsolicited messages of a peer: a server or a client.
 //!
-//! Responses are limited by the calls. Everything else (notifications, requests, lines
-//! that are not messages, responses without a call, comments, stderr) costs the hub time,
-//! so each connection has a budget; a server that exceeds it is disconnected.
+//! Responses are limited by the calls. Everything else (notifications, lines that are not
+//! messages, responses without a call, comments, stderr) costs the hub time, so each
+//! connection has a budget; a peer that exceeds it is disconnected.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
+use thiserror::Error;
 use tokio::time::Instant;
-
-use super::Error;
-use maru_config::LimitSettings;
 
 /// The burst size in seconds of budget.
 const BURST_SECONDS: f64 = 12.0;
@@ -17,16 +18,34 @@ const BURST_SECONDS: f64 = 12.0;
 /// The budget of one connection: token buckets for messages and bytes, refilled every
 /// second.
 #[derive(Debug)]
-pub(super) struct TrafficBudget {
+pub struct TrafficBudget {
     rate: TrafficRate,
     remaining: Mutex<RemainingBudget>,
 }
 
-/// The unsolicited messages and bytes that a server may send per second.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TrafficRate {
-    pub(super) messages: u32,
-    pub(super) bytes: u32,
+/// The unsolicited messages and bytes that a peer may send per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrafficRate {
+    /// Messages per second.
+    pub messages: u32,
+    /// Bytes per second.
+    pub bytes: u32,
+}
+
+/// A peer sends more than its budget.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("more than {rate} {unit} that nobody asked for a second")]
+pub struct TrafficExceeded {
+    rate: u32,
+    unit: TrafficUnit,
+}
+
+/// What is counted. Its text is part of the setting of the rate:
+/// `limits.client_messages_per_second`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TrafficUnit {
+    Messages,
+    Bytes,
 }
 
 #[derive(Debug)]
@@ -36,17 +55,9 @@ struct RemainingBudget {
     refilled_at: Instant,
 }
 
-impl From<&LimitSettings> for TrafficRate {
-    fn from(limits: &LimitSettings) -> Self {
-        Self {
-            messages: limits.server_messages_per_second,
-            bytes: limits.server_bytes_per_second,
-        }
-    }
-}
-
 impl TrafficBudget {
-    pub(super) fn new(rate: TrafficRate) -> Self {
+    /// A full budget.
+    pub fn new(rate: TrafficRate) -> Self {
         let budget = RemainingBudget {
             messages: f64::from(rate.messages) * BURST_SECONDS,
             bytes: f64::from(rate.bytes) * BURST_SECONDS,
@@ -59,12 +70,12 @@ impl TrafficBudget {
     }
 
     /// Charges one message of `bytes` bytes to the budget.
-    pub(super) fn spend_message(&self, bytes: usize) -> Result<(), Error> {
+    pub fn spend_message(&self, bytes: usize) -> Result<(), TrafficExceeded> {
         self.spend(1, bytes)
     }
 
     /// Charges `messages` messages of `bytes` bytes in total to the budget.
-    pub(super) fn spend(&self, messages: usize, bytes: usize) -> Result<(), Error> {
+    pub fn spend(&self, messages: usize, bytes: usize) -> Result<(), TrafficExceeded> {
         let mut budget = self
             .remaining
             .lock()
@@ -78,18 +89,16 @@ impl TrafficBudget {
         budget.messages -= messages;
         budget.bytes -= bytes;
         if budget.messages < 0.0 {
-            return Err(over_budget_error(
-                self.rate.messages,
-                "messages that nobody asked for",
-                "limits.server_messages_per_second",
-            ));
+            return Err(TrafficExceeded {
+                rate: self.rate.messages,
+                unit: TrafficUnit::Messages,
+            });
         }
         if budget.bytes < 0.0 {
-            return Err(over_budget_error(
-                self.rate.bytes,
-                "bytes that nobody asked for",
-                "limits.server_bytes_per_second",
-            ));
+            return Err(TrafficExceeded {
+                rate: self.rate.bytes,
+                unit: TrafficUnit::Bytes,
+            });
         }
         Ok(())
     }
@@ -109,10 +118,20 @@ impl RemainingBudget {
     }
 }
 
-fn over_budget_error(rate: u32, what: &str, setting: &str) -> Error {
-    Error::Lost(format!(
-        "the server sends more than {rate} {what} a second ({setting}), so it was disconnected"
-    ))
+impl TrafficExceeded {
+    /// The setting of the rate for `peer`, which is `client` or `server`.
+    pub fn setting(&self, peer: &str) -> String {
+        format!("limits.{peer}_{}_per_second", self.unit)
+    }
+}
+
+impl fmt::Display for TrafficUnit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Messages => "messages",
+            Self::Bytes => "bytes",
+        })
+    }
 }
 
 fn as_f64(count: usize) -> f64 {
@@ -131,7 +150,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn server_within_its_rate_is_never_disconnected() {
+    async fn peer_within_its_rate_never_exceeds_it() {
         let budget = TrafficBudget::new(RATE);
         for _ in 0..100 {
             for _ in 0..100 {
@@ -142,20 +161,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_beyond_its_rate_is_told_what_it_passed() {
+    async fn peer_beyond_its_rate_is_told_what_it_passed() {
         let sent = |messages: usize, bytes| {
             let budget = TrafficBudget::new(RATE);
             (0..messages).find_map(|_| budget.spend_message(bytes).err())
         };
         assert_eq!(sent(1200, 0), None);
-        let error = sent(1201, 0).unwrap().to_string();
-        assert!(error.contains("more than 100 messages"), "{error}");
-        assert!(
-            error.contains("limits.server_messages_per_second"),
-            "{error}"
-        );
-        let error = sent(13, 1000).unwrap().to_string();
-        assert!(error.contains("more than 1000 bytes"), "{error}");
+        let error = sent(1201, 0).unwrap();
+        let text = "more than 100 messages that nobody asked for a second";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.setting("server"), "limits.server_messages_per_second");
+        let error = sent(13, 1000).unwrap();
+        let text = "more than 1000 bytes that nobody asked for a second";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.setting("client"), "limits.client_bytes_per_second");
     }
 
     #[tokio::test(start_paused = true)]
