@@ -6,7 +6,10 @@ use futures_util::FutureExt as _;
 use hyper::{body::Bytes, header::CONTENT_TYPE};
 use maru_http::HttpResponse;
 use maru_protocol::SseReader;
-use maru_runtime::tasks::{WorkSlice, run_parser, with_timeout};
+use maru_runtime::{
+    tasks::{WorkSlice, run_parser, with_timeout},
+    traffic_budget::{TrafficBudget, TrafficRate},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -22,6 +25,12 @@ use maru_config::BackendApi;
 
 /// How long a stream may stay open after its last event.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Comments and events without content that a backend may send per second. They keep a
+/// stream from being silent, so nothing else would end one that consists of them.
+const EMPTY_EVENT_RATE: TrafficRate = TrafficRate {
+    messages: 10_000,
+    bytes: 8 << 20,
+};
 /// Pieces that are read together when they are there already.
 const MAX_CHUNKS_PER_READ: usize = 64;
 /// The longest event that is taken; a call with a file in its arguments fits.
@@ -38,6 +47,8 @@ pub struct ChatStream {
     decoder: Option<Box<StreamDecoder>>,
     /// Whether everything was read.
     ended: bool,
+    /// Until when the end of the body is waited for, once its last event has arrived.
+    close_deadline: Option<Instant>,
     model: String,
     deadline: Instant,
     timeout: Duration,
@@ -67,6 +78,7 @@ struct StreamDecoder {
     backend: BackendApi,
     /// The last event has arrived; only the end of the body is missing.
     is_complete: bool,
+    empty_events: TrafficBudget,
 }
 
 /// What was read of the body.
@@ -115,8 +127,10 @@ impl ChatStream {
                 response_decoder: parts.decoder,
                 backend: parts.backend,
                 is_complete: false,
+                empty_events: TrafficBudget::new(EMPTY_EVENT_RATE),
             })),
             ended: false,
+            close_deadline: None,
             model: parts.model,
             deadline: parts.deadline,
             timeout: parts.timeout,
@@ -221,16 +235,23 @@ impl ChatStream {
         self.work_slice
             .spend(mem::take(&mut self.unspent_bytes))
             .await;
-        let is_complete = self.is_complete();
-        let limit = if is_complete {
-            CLOSE_TIMEOUT
+        let chunk = if self.is_complete() {
+            let now = Instant::now();
+            let deadline = *self.close_deadline.get_or_insert(now + CLOSE_TIMEOUT);
+            // A timeout of zero would still read what a backend sends without pause.
+            let left = deadline.checked_duration_since(now);
+            match with_timeout(left.unwrap_or_default(), self.response.chunk()).await {
+                Some(chunk) if left.is_some() => chunk,
+                _ => return Ok(false),
+            }
         } else {
-            self.idle_timeout.min(self.time_left())
-        };
-        let chunk = match with_timeout(limit, self.response.chunk()).await {
-            Some(chunk) => chunk,
-            None if is_complete => return Ok(false),
-            None => return Err(self.timeout_error()),
+            let limit = self.idle_timeout.min(self.time_left());
+            if limit.is_zero() {
+                // As above: a timeout of zero would still read.
+                return Err(self.timeout_error());
+            }
+            let chunk = with_timeout(limit, self.response.chunk()).await;
+            chunk.ok_or_else(|| self.timeout_error())?
         };
         let mut next = Some(chunk);
         let mut chunks = 0;
@@ -363,14 +384,28 @@ impl StreamDecoder {
             return Ok(());
         };
         let mut wrong = None;
+        let (mut empty, mut empty_bytes) = (0, 0);
         let fed = reader.for_each_event(chunk, |event| {
             if wrong.is_none() {
+                let before = out.len();
                 wrong = self.decode_event(event.data, out).err();
+                if out.len() == before {
+                    empty += 1;
+                    empty_bytes += event.data.len();
+                }
             }
         });
         self.sse_reader = Some(reader);
-        fed.map_err(|_| "an event that is too long")?;
-        wrong.map_or(Ok(()), Err)
+        let ignored = fed.map_err(|_| "an event that is too long")?;
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        let spent = (self.empty_events).spend(ignored.lines + empty, ignored.bytes + empty_bytes);
+        // After the last event, the end of the body is waited for only shortly.
+        if spent.is_err() && !self.is_complete {
+            return Err("more comments and empty events than a stream may have");
+        }
+        Ok(())
     }
 
     /// The body has ended; that is an error unless the backend sent a finish reason.

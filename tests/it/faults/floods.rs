@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use maru::config::ModelDefinition;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
@@ -18,9 +19,11 @@ use super::{
     },
 };
 
+use crate::http_client::TestRequest;
+
 /// What the hub may grow by in MiB: an answer is taken up to 16 MiB, and some
 /// copies of it exist at the same time.
-const MAX_GROWTH_MIB: usize = 128;
+pub(super) const MAX_GROWTH_MIB: usize = 128;
 
 async fn check_memory(bench: &FaultHarness, name: &str, mode: &str, expected: ExpectedOutcome) {
     let before = resident_mib();
