@@ -213,6 +213,13 @@ const INDIRECT_LAUNCHES: &[LaunchCase] = &[
     loader_variable_case("DOTNET_STARTUP_HOOKS"),
     loader_variable_case("GLIBC_TUNABLES"),
     loader_variable_case("OPENSSL_CONF"),
+    loader_variable_case("ERL_FLAGS"),
+    loader_variable_case("ERL_AFLAGS"),
+    loader_variable_case("GUILE_LOAD_PATH"),
+    loader_variable_case("AWKPATH"),
+    search_path_variable_case("PYENV_ROOT"),
+    search_path_variable_case("VOLTA_HOME"),
+    search_path_variable_case("NVM_DIR"),
     search_path_variable_case("DOCKER_HOST"),
     search_path_variable_case("HOME"),
     search_path_variable_case("KUBECONFIG"),
@@ -425,6 +432,29 @@ async fn exposed_hub_starts_what_its_settings_list_with_those_arguments() {
         let body = registration_body("fx", line, variables);
         let answer = hub.send_as_admin("POST", SERVERS_ROUTE, body.clone()).await;
         assert_eq!(answer.status, status, "{body}");
+        if status == 201 {
+            assert_eq!(remove_server(&hub).await, 204);
+        }
+    }
+    for (variable, status) in [
+        ("GITHUB_TOKEN", 201),
+        ("AWS_ACCESS_KEY_ID", 201),
+        ("LC_ALL", 201),
+        ("TZ", 201),
+        ("PYTHONUNBUFFERED", 201),
+        ("NODE_ENV", 201),
+        ("SSL_CERT_FILE", 400),
+        ("HTTPS_PROXY", 400),
+        ("ALL_PROXY", 400),
+        ("NODE_TLS_REJECT_UNAUTHORIZED", 400),
+        ("NODE_EXTRA_CA_CERTS", 400),
+        ("PLAYWRIGHT_DOWNLOAD_HOST", 400),
+        ("NEVER_HEARD_OF", 400),
+        ("LD_KEY", 400),
+    ] {
+        let body = registration_body("fx", &["node"], &[variable]);
+        let answer = hub.send_as_admin("POST", SERVERS_ROUTE, body).await;
+        assert_eq!(answer.status, status, "{variable}");
         if status == 201 {
             assert_eq!(remove_server(&hub).await, 204);
         }

@@ -87,7 +87,9 @@ impl InFlightCalls {
     /// Delivers a message to the newest call, if all calls that it could belong to come
     /// from one client connection. Two clients may share a token, so only the connection
     /// distinguishes them. A call that waits for input counts too, because its server may
-    /// send a second request meanwhile.
+    /// send a second request meanwhile. One that the server has responded to does not: a
+    /// request for a call comes before its response, and if late ones were expected of every
+    /// former client, no later client could be asked.
     pub(super) fn deliver(&self, text: &str) -> Delivery {
         let calls = self.lock();
         let newest = calls.waiting.iter().max_by_key(|(id, _)| **id);
@@ -178,6 +180,20 @@ mod tests {
         assert_eq!(calls.deliver("pay?"), Delivery::Ambiguous);
         calls.end(1);
         assert_eq!(calls.deliver("own"), Delivery::Delivered);
+    }
+
+    #[tokio::test]
+    async fn question_after_a_response_belongs_to_the_calls_that_still_wait() {
+        let calls = Arc::new(InFlightCalls::default());
+        let [one, other] = two_connections();
+        let first = calls.register(1, one);
+        let mut second = calls.register(2, other);
+        assert_eq!(calls.deliver("whose?"), Delivery::Ambiguous);
+        first.end();
+        assert_eq!(calls.deliver("late"), Delivery::Delivered);
+        assert_eq!(second.messages.try_recv().as_deref(), Some("late"));
+        second.end();
+        assert_eq!(calls.deliver("nobody's"), Delivery::NoCall);
     }
 
     #[tokio::test]

@@ -13,7 +13,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::hazard::{Hazard, command_hazards};
+use self::{
+    hazard::{Hazard, command_hazards},
+    variables::is_plain_value,
+};
 use super::{
     server::{InvalidField, invalid_field},
     transport::ProgramSpec,
@@ -129,6 +132,15 @@ impl ProgramRules {
                 "{hazard}; a hub that other machines can reach does not start it unless mcp.servers lists the whole server"
             );
             return Err(invalid_field(hazard.field(), reason));
+        }
+        let mut variables = program.env.keys().filter(|it| !is_plain_value(it));
+        if fixed != FixedScope::Everything
+            && let Some(name) = variables.next()
+        {
+            return Err(invalid_field(
+                format!("config.env.{name}"),
+                "may decide what the program runs or whom it trusts; a hub that other machines can reach takes variables other than credentials, names and locale from mcp.servers only",
+            ));
         }
         // A relative path in the arguments depends on the directory.
         if program.cwd.is_some() && fixed != FixedScope::Everything {

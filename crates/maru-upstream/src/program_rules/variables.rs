@@ -85,6 +85,8 @@ const CODE_VARIABLE_FAMILIES: &[(&str, &[&str])] = &[
     ("RUBY", &[]),
     ("GEM_", &[]),
     ("BUNDLE_", &[]),
+    ("ERL_", &[]),
+    ("GUILE_", &[]),
     ("LUA_", &[]),
     ("PHP_INI", &[]),
     ("R_PROFILE", &[]),
@@ -194,6 +196,8 @@ const CODE_VARIABLES: &[&str] = &[
     "EXINIT",
     "GCONV_PATH",
     "GETCONF_DIR",
+    "AWKPATH",
+    "AWKLIBPATH",
     "CLASSPATH",
     "PHPRC",
     "GOFLAGS",
@@ -237,9 +241,11 @@ const FOLDER_VARIABLES: &[&str] = &[
     "MALLOC_",
     "MAVEN_",
     "NLSPATH",
+    "NVM_",
     "PGSYSCONFDIR",
     "PIP_",
     "PNPM_",
+    "PYENV_",
     "QT_",
     "RIPGREP_CONFIG_PATH",
     "RUSTUP_",
@@ -249,10 +255,32 @@ const FOLDER_VARIABLES: &[&str] = &[
     "TERMINFO_DIRS",
     "UV_",
     "VIRTUAL_ENV",
+    "VOLTA_",
     "WGETRC",
     "XDG_",
     "YARN_",
 ];
+
+/// What names of credentials and of accounts end with. No program that maru knows takes code
+/// or an address from a variable of such a name.
+const VALUE_SUFFIXES: &[&str] = &[
+    "_EMAIL",
+    "_ID",
+    "_KEY",
+    "_PASSWORD",
+    "_REGION",
+    "_SECRET",
+    "_TOKEN",
+    "_USER",
+    "_USERNAME",
+];
+
+/// Individual variables that are only values.
+const VALUE_VARIABLES: &[&str] = &["LANG", "LANGUAGE", "LOG_LEVEL", "NO_COLOR", "TOKEN", "TZ"];
+
+/// Harmless where only this machine reaches the hub, but they let somebody between a
+/// server and what it connects to.
+const TRUST_VARIABLES: &[&str] = &["NODE_EXTRA_CA_CERTS", "NODE_TLS_REJECT_UNAUTHORIZED"];
 
 /// The effect of a variable on the program that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,13 +294,8 @@ pub(super) enum VariableEffect {
 
 /// Returns the effect of a variable by its name.
 pub(super) fn variable_effect(name: &str) -> VariableEffect {
-    // npm reads `npm_config_…` in any case, and Java's variable begins with an
-    // underscore.
-    let upper = name.to_ascii_uppercase();
-    let name = upper.trim_start_matches('_');
-    let is_harmless = CODE_VARIABLE_FAMILIES
-        .iter()
-        .any(|(_, harmless)| harmless.contains(&name));
+    let name = &*normalized_name(name);
+    let is_harmless = is_harmless_member(name);
     let is_of = |beginning: &str| name.starts_with(beginning);
     let names_folder = |it: &str| {
         if it.ends_with('_') {
@@ -295,4 +318,30 @@ pub(super) fn variable_effect(name: &str) -> VariableEffect {
     } else {
         VariableEffect::None
     }
+}
+
+/// Whether a hub that others can reach takes the variable from a registration. There, no
+/// list of dangerous names is enough, because every program has its own; so only names
+/// pass whose variables are values: credentials, names of accounts, locale, and what is
+/// known to be harmless.
+pub(super) fn is_plain_value(name: &str) -> bool {
+    if variable_effect(name) != VariableEffect::None {
+        return false;
+    }
+    let name = &*normalized_name(name);
+    let is_value = VALUE_VARIABLES.contains(&name)
+        || name.starts_with("LC_")
+        || VALUE_SUFFIXES.iter().any(|it| name.ends_with(it));
+    is_value || is_harmless_member(name) && !TRUST_VARIABLES.contains(&name)
+}
+
+/// The name as it is listed: npm reads `npm_config_…` in any case, and Java's variable
+/// begins with an underscore.
+fn normalized_name(name: &str) -> String {
+    name.to_ascii_uppercase().trim_start_matches('_').to_owned()
+}
+
+fn is_harmless_member(name: &str) -> bool {
+    let mut families = CODE_VARIABLE_FAMILIES.iter();
+    families.any(|(_, harmless)| harmless.contains(&name))
 }
