@@ -1,6 +1,6 @@
 //! Who may do what: every route for every role, lists of tokens, other binds.
 
-mod bind;
+pub(crate) mod bind;
 mod configured_hosts;
 mod lists;
 mod local_admin;

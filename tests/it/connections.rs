@@ -11,8 +11,10 @@ use tokio::{
 };
 
 use crate::{
+    auth::bind::tls_settings,
     clients::node_program,
     http_client::{TestRequest, within_test_timeout},
+    network_namespace::{NAMESPACE_ADDRESS, is_in_namespace, run_in_namespace},
     test_hub::{TestHub, initialize_message},
 };
 
@@ -218,6 +220,57 @@ async fn slow_unauthenticated_requests_do_not_block_others() {
         }
         // The oldest made room.
         wait_until_closed(&mut strangers[0]).await;
+    }
+}
+
+/// The deadline is for the whole body: it passes although bytes keep arriving. That of a
+/// caller with a token is longer; `body.rs` tests both with paused time.
+#[tokio::test(flavor = "multi_thread")]
+async fn body_that_trickles_without_a_token_ends_at_its_deadline() {
+    let hub = TestHub::with_config(|config| config.require_token = true).await;
+    let stream = open_and_send(&hub, &slow_post("/api/session", "")).await;
+    let (mut input, mut output) = stream.into_split();
+    let trickling = async {
+        loop {
+            // Fails once the hub has closed the connection.
+            let _ = output.write_all(b" ").await;
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let mut head = [0; 12];
+    tokio::select! {
+        () = trickling => (),
+        read = within_test_timeout(input.read_exact(&mut head)) => {
+            read.unwrap();
+        }
+    }
+    assert_eq!(&head, b"HTTP/1.1 408");
+}
+
+/// Addresses of loopback have no share of their own, so this needs another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn address_loses_its_own_oldest_connection() {
+    if !is_in_namespace() {
+        let test = "connections::address_loses_its_own_oldest_connection";
+        return run_in_namespace(test).await;
+    }
+    let hub = TestHub::with_config(|config| {
+        config.listen = "0.0.0.0:0".parse().unwrap();
+        config.limits.max_connections = 256;
+        config.tls = tls_settings();
+    })
+    .await;
+    let port = hub.running.address.port();
+    let local = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let mut own = Vec::new();
+    // A sixteenth of a quarter of the connections.
+    for _ in 0..=4 {
+        own.push(TcpStream::connect((NAMESPACE_ADDRESS, port)).await.unwrap());
+    }
+    wait_until_closed(&mut own[0]).await;
+    for stream in own[1..].iter().chain([&local]) {
+        let peeked = tokio::time::timeout(Duration::from_millis(100), stream.peek(&mut [0])).await;
+        assert!(peeked.is_err(), "it is open and silent");
     }
 }
 

@@ -3,7 +3,7 @@
 //! They name addresses of a private network, so they run in a network namespace of their
 //! own that has a loopback interface and nothing else.
 
-use std::{env, fs, path::Path, process::Stdio};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -11,68 +11,12 @@ use tokio::process::Command;
 use crate::{
     fixture_server::FixtureServer,
     http_client::within_test_timeout,
+    network_namespace::{is_in_namespace, run_in_namespace},
     openai::fake_model::{FakeModelServer, streamed_by_byte},
     test_hub::TestHub,
 };
 
 const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/documents");
-/// Set for the copy of this process that runs inside the namespace.
-const INSIDE_VARIABLE: &str = "MARU_TEST_NAMESPACE";
-/// The server of the first document has this address, inside the namespace.
-const SET_UP_LOOPBACK: &str =
-    "ip link set lo up && ip address add 192.168.0.18/32 dev lo && exec \"$0\" \"$@\"";
-
-/// Runs a test of this binary again in a network namespace without a way out, and says so
-/// where namespaces cannot be made and nothing is tested.
-#[expect(
-    clippy::print_stdout,
-    reason = "whoever runs the tests learns that this one was not"
-)]
-async fn run_in_namespace(test: &str) {
-    for flags in [&["--user", "--map-root-user", "--net"][..], &["--net"][..]] {
-        let mut probe = Command::new("unshare");
-        let probe = probe
-            .args(flags)
-            .args(["sh", "-c", SET_UP_LOOPBACK, "true"]);
-        let probed = probe.stderr(Stdio::null()).status().await;
-        if !probed.is_ok_and(|it| it.success()) {
-            continue;
-        }
-        let output = Command::new("unshare")
-            .args(flags)
-            .args(["sh", "-c", SET_UP_LOOPBACK])
-            .arg(env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture"])
-            .env(INSIDE_VARIABLE, "1")
-            .kill_on_drop(true)
-            .output()
-            .await
-            .unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{printed}\n{errors}");
-        assert!(printed.contains("1 passed"), "{printed}\n{errors}");
-        return;
-    }
-    println!(
-        "SKIPPED {test}: this system makes no network namespace with `unshare --net` and `ip`"
-    );
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the outer process says that this one is inside the namespace"
-)]
-fn is_in_namespace() -> bool {
-    let is_inside = env::var(INSIDE_VARIABLE).is_ok();
-    if is_inside {
-        let devices = fs::read_to_string("/proc/self/net/dev").unwrap();
-        let devices: Vec<&str> = devices.lines().skip(2).map(str::trim).collect();
-        assert!(devices.len() == 1 && devices[0].starts_with("lo:"));
-    }
-    is_inside
-}
-
 /// The commands of a document, each with its lines.
 fn document_commands(document: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("{DOCUMENTS}/{document}")).unwrap();

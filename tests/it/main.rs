@@ -47,6 +47,7 @@ mod library;
 mod mcp_client;
 mod model_apis;
 mod model_registry;
+mod network_namespace;
 mod ollama;
 mod openai;
 mod packaging;

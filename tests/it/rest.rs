@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use maru::{
+    auth::AccessRole,
     config::SecretString,
     http::{RouteRule, route_rules},
 };
@@ -485,6 +486,17 @@ async fn visible_state(hub: &TestHub) -> Vec<Value> {
         "/api/custom-tools/plus/versions",
         "/api/tokens",
         "/api/limits",
+        "/api/custom-tools/plus",
+        "/api/tools",
+        "/api/tool-overrides",
+        "/api/toolsets",
+        "/api/sources",
+        "/api/models",
+        "/api/accounts",
+        "/api/oauth/grants",
+        "/api/oauth/clients",
+        "/api/allowed-hosts",
+        "/api/budgets",
     ] {
         let reply = hub.send_as_admin("GET", path, Value::Null).await;
         assert_eq!(reply.status, 200, "{path}");
@@ -492,6 +504,36 @@ async fn visible_state(hub: &TestHub) -> Vec<Value> {
     }
     all.push(hub.tool_names().await.into());
     all
+}
+
+/// Every route of the table that only an admin may use and that changes something, for
+/// things which exist.
+fn every_admin_change() -> Vec<(&'static str, String)> {
+    let methods = ["POST", "PUT", "DELETE"];
+    let is_change = |it: &RouteRule| it.min_role == Some(AccessRole::Admin);
+    let rules = route_rules().into_iter().filter(is_change);
+    let changes = rules.filter_map(|rule| {
+        let method = *methods.iter().find(|it| rule.method == **it)?;
+        let name = match rule.path.split('/').nth(2)? {
+            "mcp" => "up",
+            "custom-tools" => "plus",
+            "tools" => "search_docs",
+            "accounts" => "kim",
+            _ => "kept",
+        };
+        let steps = rule.path.split('/').map(|step| match step {
+            "{target_type}" => "USER",
+            "{target_id}" => "local",
+            "{tool}" => "test_simple_text",
+            "{version}" => "1",
+            step if step.starts_with('{') => name,
+            step => step,
+        });
+        Some((method, steps.collect::<Vec<_>>().join("/")))
+    });
+    let changes: Vec<_> = changes.collect();
+    assert!(changes.len() > 50, "{changes:?}");
+    changes
 }
 
 async fn readiness_status(hub: &TestHub) -> u16 {
@@ -512,6 +554,38 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
         ("POST", "/api/tokens", token),
         ("PUT", "/api/limits/USER/local", most),
         ("POST", "/api/mcp/servers/up/connect", Value::Null),
+        (
+            "PUT",
+            "/api/custom-tools/plus/draft",
+            json!({"tool_type": "PYTHON", "definition": "n"}),
+        ),
+        (
+            "PUT",
+            "/api/tools/search_docs/override",
+            json!({"description": "Ours."}),
+        ),
+        ("PUT", "/api/toolsets/kept", json!({"include": ["*"]})),
+        (
+            "POST",
+            "/api/sources",
+            json!({"name": "kept", "url": "postgres://u:p@127.0.0.1:9/db"}),
+        ),
+        (
+            "POST",
+            "/api/models",
+            json!({"name": "kept", "base_url": "http://127.0.0.1:9/v1"}),
+        ),
+        (
+            "POST",
+            "/api/accounts",
+            json!({"name": "kim", "role": "reader"}),
+        ),
+        ("PUT", "/api/allowed-hosts/kept", Value::Null),
+        (
+            "PUT",
+            "/api/budgets/kept",
+            json!({"period": "day", "tokens": 5}),
+        ),
     ];
     for (method, path, body) in made {
         let reply = hub.send_as_admin(method, path, body).await;
@@ -575,6 +649,10 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
         assert!(why.contains("the store in PostgreSQL at"), "{path}: {why}");
         assert!(why.contains("is down"), "{path}: {why}");
         assert!(!why.contains(PASSWORD), "{path}: {why}");
+    }
+    for (method, path) in every_admin_change() {
+        let reply = hub.send_as_admin(method, &path, json!({})).await;
+        assert_eq!(reply.status, 503, "{method} {path}");
     }
     // What needs no store goes on.
     let echo = call_message(1, "up__test_simple_text", json!({}));

@@ -330,4 +330,21 @@ mod tests {
         assert_eq!(single.as_ptr(), buffer.as_ptr(), "one frame is not copied");
         assert_eq!(read_pieces(&memory, Vec::new()).await, "");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_keeps_arriving_has_a_deadline_in_total() {
+        let trickle = || {
+            Body::from_stream(stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Some((Ok::<_, Infallible>(Bytes::from_static(b" ")), ()))
+            }))
+        };
+        for timeout in [BODY_TIMEOUT, UNIDENTIFIED_BODY_TIMEOUT] {
+            let memory = RequestMemory::for_caller("trickle");
+            let started = tokio::time::Instant::now();
+            let read = collect_within(timeout, &memory, trickle(), 1 << 20).await;
+            assert_eq!(read.unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+            assert_eq!(started.elapsed(), timeout);
+        }
+    }
 }

@@ -29,7 +29,7 @@ use crate::{
 
 const TLS_FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
 
-fn tls_settings() -> TlsSettings {
+pub(crate) fn tls_settings() -> TlsSettings {
     TlsSettings {
         certificate: Some(format!("{TLS_FIXTURES}/certificate.pem").into()),
         key: Some(format!("{TLS_FIXTURES}/key.pem").into()),
