@@ -5,7 +5,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use maru_runtime::tasks::Tasks;
+use maru_runtime::tasks::{Tasks, with_timeout};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::mpsc,
@@ -280,10 +280,8 @@ async fn closed_port_is_unreachable() {
     assert_eq!(error, Error::Unreachable { authority, reason });
 }
 
-/// Starts a server that speaks HTTP/2 only; the channel receives one item per connection.
-async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
-    let (plain, listener) = listen().await;
-    let (sender, connections) = mpsc::channel(16);
+/// Accepts TLS connections that speak HTTP/2 only.
+fn http2_acceptor() -> TlsAcceptor {
     let file = |name: &str| format!("{TLS_FIXTURES}/{name}.pem");
     let certificate = CertificateDer::from_pem_file(file("certificate")).unwrap();
     let key = PrivateKeyDer::from_pem_file(file("key")).unwrap();
@@ -292,7 +290,29 @@ async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
         .with_single_cert(vec![certificate], key)
         .unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let tls = TlsAcceptor::from(Arc::new(config));
+    TlsAcceptor::from(Arc::new(config))
+}
+
+fn http2_target(plain: &AllowedUrl) -> AllowedUrl {
+    let url = format!("https://localhost:{}/x", plain.port);
+    AddressPolicy::default().authorize_configured(&url).unwrap()
+}
+
+/// Trusts the certificate of [`http2_acceptor`].
+fn trusting_tls() -> ClientTls {
+    let mut roots = RootCertStore::empty();
+    let file = format!("{TLS_FIXTURES}/certificate.pem");
+    roots
+        .add(CertificateDer::from_pem_file(file).unwrap())
+        .unwrap();
+    ClientTls::with_roots(roots)
+}
+
+/// Starts a server that speaks HTTP/2 only; the channel receives one item per connection.
+async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
+    let (plain, listener) = listen().await;
+    let (sender, connections) = mpsc::channel(16);
+    let tls = http2_acceptor();
     Tasks::default().spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let stream = tls.accept(stream).await.unwrap();
@@ -308,22 +328,14 @@ async fn http2_server() -> (AllowedUrl, mpsc::Receiver<()>) {
             });
         }
     });
-    let port = plain.port;
-    let url = format!("https://localhost:{port}/x");
-    let policy = AddressPolicy::default();
-    (policy.authorize_configured(&url).unwrap(), connections)
+    (http2_target(&plain), connections)
 }
 
 #[tokio::test]
 async fn http2_is_used_when_the_server_chooses_it() {
     let (target, mut connections) = http2_server().await;
-    let mut roots = RootCertStore::empty();
-    let file = format!("{TLS_FIXTURES}/certificate.pem");
-    roots
-        .add(CertificateDer::from_pem_file(file).unwrap())
-        .unwrap();
     let expected = format!("HTTP/2.0 https://{}/x", target.authority());
-    let client = HttpClient::new(target.clone(), ClientTls::with_roots(roots));
+    let client = HttpClient::new(target.clone(), trusting_tls());
     assert_eq!(post_for_body(&client).await.unwrap(), expected);
     let (one, two) = tokio::join!(post_for_body(&client), post_for_body(&client));
     assert_eq!(
@@ -340,4 +352,87 @@ async fn http2_is_used_when_the_server_chooses_it() {
         error.to_string().contains("the TLS handshake failed"),
         "{error}"
     );
+}
+
+/// Starts a server that answers every connection with `frames`, again and again, and reads
+/// what the client sends if `reads` says so.
+async fn http2_flood_server(frames: Vec<u8>, reads: bool) -> AllowedUrl {
+    let (plain, listener) = listen().await;
+    let tls = http2_acceptor();
+    Tasks::default().spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let stream = tls.accept(stream).await.unwrap();
+        let (mut input, mut output) = tokio::io::split(stream);
+        let settings = http2_frame(0x4, 0, &[]);
+        output.write_all(&settings).await.unwrap();
+        let block = frames.repeat((64 << 10) / frames.len());
+        let flood = async { while output.write_all(&block).await.is_ok() {} };
+        let drain = async {
+            let mut sink = tokio::io::sink();
+            if reads {
+                let _ = tokio::io::copy(&mut input, &mut sink).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = flood => (),
+            () = drain => (),
+        }
+    });
+    http2_target(&plain)
+}
+
+fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [&length[1..], &[kind, 0], &stream.to_be_bytes()].concat();
+    [head.as_slice(), payload].concat()
+}
+
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = status.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// On the thread that floods reach, another request still gets its turn, and nothing of the
+/// floods is kept.
+#[tokio::test]
+async fn http2_server_that_floods_control_frames_does_not_starve_others() {
+    // Stream 1 is the request's.
+    let resets = http2_frame(0x3, 1, &8_u32.to_be_bytes());
+    for (frames, reads) in [
+        (http2_frame(0x6, 0, b"pingping"), true),
+        (http2_frame(0x6, 0, b"pingping"), false),
+        (http2_frame(0x4, 0, &[]), true),
+        (http2_frame(0x4, 0, &[]), false),
+        (resets, true),
+        (http2_frame(0x8, 0, &0_u32.to_be_bytes()), true),
+        (http2_frame(0x0, 1, &[]), true),
+    ] {
+        let flooded = http2_flood_server(frames.clone(), reads).await;
+        let flooded = HttpClient::new(flooded, trusting_tls());
+        let (target, _requests) = scripted_server(&[&[OK; 10]]).await;
+        let healthy = client_of(target);
+        let before = resident_bytes();
+        let asking = async {
+            for _ in 0..10 {
+                assert_eq!(post_for_body(&healthy).await.unwrap(), "ok");
+                wait_for_the_pool().await;
+            }
+        };
+        let ended = async {
+            post_for_body(&flooded).await.unwrap_err();
+            std::future::pending().await
+        };
+        let kind = frames[3];
+        tokio::select! {
+            // A connection that breaks the protocol is closed; that is as good.
+            () = ended => (),
+            done = with_timeout(Duration::from_secs(30), asking) => {
+                assert!(done.is_some(), "frames of kind {kind} starve others");
+            }
+        }
+        let grown = resident_bytes().saturating_sub(before) >> 20;
+        assert!(grown < 64, "frames of kind {kind}: {grown} MiB");
+    }
 }
