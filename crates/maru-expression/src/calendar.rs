@@ -307,3 +307,18 @@ fn days_before_year(year: i64) -> DateOrdinal {
 fn days_before_month(year: i64, month: i64) -> DateOrdinal {
     (1..month).map(|it| month_length(year, it)).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check_texts;
+
+    #[test]
+    fn leap_years_and_weekdays_are_those_of_the_gregorian_calendar() {
+        check_texts(&[
+            ("date(2024, 2, 29) + timedelta(days=1)", "2024-03-01"),
+            ("date(2000, 2, 29).weekday()", "1"),
+            ("(date(2026, 11, 19) - date(2024, 2, 29)).days", "994"),
+            ("date(1, 1, 1).isoweekday()", "1"),
+        ]);
+    }
+}

@@ -155,3 +155,38 @@ fn line_and_column(source: &str, at: usize) -> (usize, usize) {
     let line = before.matches('\n').count() + 1;
     (line, before[line_start..].chars().count() + 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::testing::evaluate;
+
+    #[test]
+    fn errors_name_line_and_column() {
+        for (source, kind, line, column) in [
+            ("1 +", ErrorKind::Syntax, 1, 4),
+            (
+                "a = 1\nb = a / 0\nresult = b",
+                ErrorKind::ZeroDivision,
+                2,
+                7,
+            ),
+            ("a = 1\nresult = a + c", ErrorKind::Name, 2, 14),
+            ("'한글' + 1", ErrorKind::Type, 1, 6),
+            ("f'{1 + nope}'", ErrorKind::Name, 1, 8),
+            ("[1, 2][5]", ErrorKind::Index, 1, 7),
+            ("'a'.nosuch()", ErrorKind::Attribute, 1, 4),
+            ("import os", ErrorKind::Syntax, 1, 1),
+            ("sum(\n  [1, 'a'])", ErrorKind::Type, 1, 1),
+        ] {
+            let fault = evaluate(source, &Map::new()).unwrap_err();
+            assert_eq!(
+                (fault.kind, fault.line, fault.column),
+                (kind, line, column),
+                "{source}: {fault}"
+            );
+        }
+    }
+}

@@ -296,3 +296,22 @@ fn parse_number(rest: &mut &[char]) -> Result<Option<usize>> {
         _ => Err(limit_error("Too many decimal digits in format string")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check_texts;
+
+    #[test]
+    fn specifications_align_group_and_round_as_in_python() {
+        check_texts(&[
+            ("f'{3.14159:8.2f}|'", "    3.14|"),
+            ("f'{1234567:,}'", "1,234,567"),
+            ("f'{1234567.891:_.1f}'", "1_234_567.9"),
+            ("f'{\"ab\":*^6}'", "**ab**"),
+            ("f'{255:#06x}'", "0x00ff"),
+            ("f'{-5:=+6d}'", "-    5"),
+            ("f'{0.25:.0%}'", "25%"),
+            ("f'{2.5:.0f}'", "2"),
+        ]);
+    }
+}

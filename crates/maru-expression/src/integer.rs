@@ -224,3 +224,24 @@ fn shift(operator: BinaryOperator, left: &BigInt, right: &BigInt) -> Result<BigI
 fn limb_count(number: &BigInt) -> u64 {
     number.bits() / 64 + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use crate::testing::{evaluate, to_map};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn quotient_and_rest_make_the_number_again(a in any::<i64>(), b in any::<i64>()) {
+            prop_assume!(b != 0);
+            let arguments = to_map(&json!({"a": a, "b": b}));
+            let law = "(a // b) * b + a % b == a and (a ** 2 - b ** 2) == (a - b) * (a + b) and abs(a % b) < abs(b)";
+            let done = evaluate(law, &arguments).unwrap();
+            prop_assert_eq!(done.json.get(), "true");
+        }
+    }
+}

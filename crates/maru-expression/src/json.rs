@@ -167,3 +167,60 @@ fn push_bounded(meter: &mut ResourceMeter<'_>, out: &mut String, part: &str) -> 
     out.push_str(part);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use crate::testing::{evaluate, to_map};
+
+    #[test]
+    fn a_result_is_json_with_every_digit() {
+        for (source, json) in [
+            ("10**30", "1000000000000000000000000000000"),
+            ("-2**64", "-18446744073709551616"),
+            ("(1, 'a', None, True)", r#"[1,"a",null,true]"#),
+            (
+                "{1: 1.0, None: 1e20, 'k': \"\\n\"}",
+                r#"{"1":1.0,"null":1e+20,"k":"\n"}"#,
+            ),
+            ("date(2024, 5, 6)", r#""2024-05-06""#),
+        ] {
+            let done = evaluate(source, &Map::new()).unwrap();
+            assert_eq!(done.json.get(), json, "{source}");
+        }
+    }
+
+    #[test]
+    fn values_without_a_json_form_are_refused() {
+        for source in [
+            "{1, 2}",
+            "[{1}]",
+            "range(3)",
+            "(x for x in [1])",
+            "{'a': 1}.keys()",
+            "zip([1])",
+            "1e308 * 10",
+            "float('nan')",
+            "{(1, 2): 3}",
+            "{1: 2, '1': 3}",
+        ] {
+            assert!(evaluate(source, &Map::new()).is_err(), "{source}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn floats_read_back_as_they_were_written(bits in any::<u64>()) {
+            let number = f64::from_bits(bits);
+            prop_assume!(number.is_finite());
+            let arguments = to_map(&json!({"a": number}));
+            let done = evaluate("[a, float(repr(a)) == a]", &arguments).unwrap();
+            let back: Value = serde_json::from_str(done.json.get()).unwrap();
+            prop_assert_eq!(back, json!([number, true]));
+        }
+    }
+}

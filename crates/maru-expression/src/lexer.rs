@@ -183,3 +183,21 @@ pub(super) fn is_name_start(c: char) -> bool {
 pub(super) fn is_name_part(c: char) -> bool {
     is_name_start(c) || c.is_ascii_digit()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::check_texts;
+
+    #[test]
+    fn numbers_and_strings_are_read_as_in_python() {
+        check_texts(&[
+            ("1_000 + 23", "1023"),
+            ("1_000 + 1e3", "2000.0"),
+            (".5 + 5.", "5.5"),
+            ("'\\x41\\u00e9'", "Aé"),
+            ("r'\\n' + \"it's\"", "\\nit's"),
+            ("'a' 'b' \"c\"", "abc"),
+            ("1 + 1  # a comment", "2"),
+        ]);
+    }
+}

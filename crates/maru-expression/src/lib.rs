@@ -18,8 +18,8 @@
 //! assert_eq!(expression.run(&arguments, &EvaluationLimits::default())?.text, "42");
 //! ```
 //!
-//! Test with `cargo nextest run -p maru-expression`; `tests/it/expression.rs` compares with the
-//! Python interpreter.
+//! Test with `cargo nextest run -p maru-expression`; the tests stand beside the code, and
+//! `tests/it/expression.rs` compares with the Python interpreter.
 
 #![forbid(unsafe_code)]
 
@@ -208,4 +208,123 @@ fn into_output(evaluator: &mut Evaluator<'_>, value: &Value) -> Attempt<Evaluati
         text,
         type_name: value.type_name(),
     })
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use testing::{evaluate, to_map};
+
+    #[test]
+    fn documented_examples_work() {
+        let arguments = to_map(&json!({"num1": 5, "num2": 3}));
+        let done = evaluate("num1 * num2", &arguments).unwrap();
+        assert_eq!((done.json.get(), done.text.as_str()), ("15", "15"));
+        let done = evaluate("result = num1 * num2", &arguments).unwrap();
+        assert_eq!(done.json.get(), "15");
+    }
+
+    #[test]
+    fn used_parameters_are_known_before_it_runs() {
+        let program = compile("[a for b in c]", &["c", "b", "a", "unused"]).unwrap();
+        assert_eq!(program.used_parameters().collect::<Vec<_>>(), ["c", "a"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn any_soup_of_tokens_is_answered(tokens in prop::collection::vec(prop::sample::select(FUZZ_TOKENS), 0..40)) {
+            let source = tokens.join(" ");
+            let arguments = to_map(&json!({"x": 5, "s": "hong", "xs": [3, 1, 2]}));
+            let start = Instant::now();
+            let _ = evaluate(&source, &arguments);
+            prop_assert!(start.elapsed() < Duration::from_millis(500), "{}", source);
+        }
+
+        #[test]
+        fn any_text_is_answered(source in "\\PC{0,60}") {
+            let _ = evaluate(&source, &Map::new());
+        }
+    }
+
+    const FUZZ_TOKENS: &[&str] = &[
+        "x",
+        "s",
+        "xs",
+        "1",
+        "0",
+        "2.5",
+        "'a'",
+        "f'{x}'",
+        "f'{x:>9}'",
+        "None",
+        "True",
+        "(",
+        ")",
+        "(",
+        ")",
+        "[",
+        "]",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        ".",
+        "+",
+        "-",
+        "*",
+        "**",
+        "/",
+        "//",
+        "%",
+        "<<",
+        ">>",
+        "<",
+        "==",
+        "in",
+        "not",
+        "and",
+        "or",
+        "if",
+        "else",
+        "for",
+        "y",
+        "lambda",
+        "=",
+        "\n",
+        ";",
+        "sum",
+        "sorted",
+        "range",
+        "9999",
+        "99999999",
+        "str",
+        ".upper()",
+        "math.sqrt",
+        "date",
+        "key",
+        "import",
+        "__class__",
+        "한",
+        "\\",
+        "'",
+        "\"",
+        "#",
+        "!",
+        "_",
+        "result",
+        "*xs",
+        "**{}",
+    ];
 }

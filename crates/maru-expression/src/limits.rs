@@ -187,3 +187,116 @@ impl<'a> ResourceMeter<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use serde_json::{Map, json};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        ErrorKind,
+        testing::{evaluate, evaluate_within, to_map},
+    };
+
+    #[test]
+    fn clock_is_passed_in() {
+        let fault = evaluate("date.today()", &Map::new()).unwrap_err();
+        assert_eq!(fault.kind, ErrorKind::Value);
+        let now = Some(LocalTimestamp {
+            unix_microseconds: 1_700_000_000_000_000,
+            offset_seconds: 9 * 3600,
+        });
+        let limits = EvaluationLimits {
+            now,
+            ..EvaluationLimits::default()
+        };
+        let done = evaluate_within("[date.today(), datetime.now()]", &Map::new(), &limits).unwrap();
+        assert_eq!(done.json.get(), r#"["2023-11-15","2023-11-15T07:13:20"]"#);
+    }
+
+    #[test]
+    fn every_limit_is_enforced() {
+        for source in [
+            "sum(1 for x in range(9999) for y in range(9999))",
+            "[[0] * 9999 for x in range(9999)]",
+            "2 ** 5000",
+            "'a' * 100001",
+            "list(range(10001))",
+            "[0] * 10001",
+            "[pow(3, 2**1000, 2**1024 - 3) for i in range(1000)]",
+            "[('a' * 90000).replace('a', 'b') for i in range(9999)]",
+            "math.factorial(10**9)",
+            "math.comb(10**15, 10**14)",
+            "f'{1.5:.999999999f}'",
+            "'%*d' % (10**9, 1)",
+            "('\\t' * 50000).expandtabs(10**9)",
+            "'x'.center(10**12)",
+            "dict(**{'a' + str(i): i for i in range(9999)}, **{'b' + str(i): i for i in range(9999)})",
+            "max([('a',) * 9999] * 9999)",
+            "str([[1] * 9999] * 9999)",
+            "a = [0] * 10\na = [a] * 10\na = [a] * 10\na = [a] * 10\na = [a] * 10\na = [a] * 10\na = [a] * 10\nresult = a",
+        ] {
+            let start = Instant::now();
+            let fault = evaluate(source, &Map::new()).unwrap_err();
+            assert_eq!(fault.kind, ErrorKind::Limit, "{source}: {fault}");
+            assert!(
+                start.elapsed() < Duration::from_millis(500),
+                "{source}: {:?}",
+                start.elapsed()
+            );
+        }
+    }
+
+    #[test]
+    fn depth_never_ends_a_small_stack() {
+        let deep = |open: &str, middle: &str, close: &str| -> Vec<String> {
+            [20, 40, 55, 59, 60, 61, 200, 800]
+                .map(|n| format!("{}{middle}{}", open.repeat(n), close.repeat(n)))
+                .to_vec()
+        };
+        let mut sources = Vec::new();
+        for (open, middle, close) in [
+            ("(", "1", ")"),
+            ("[", "", "]"),
+            ("abs(", "1", ")"),
+            ("-(", "1", ")"),
+            ("not (", "1", ")"),
+            ("1 if 1 else ", "1", ""),
+            ("2 ** ", "1", ""),
+            ("{1:", "1", "}"),
+            ("[x for x in ", "[1]", "]"),
+            ("sum(x for x in ", "[1]", ")"),
+            ("list(map(lambda v: v, ", "[1]", "))"),
+            ("sorted([1], key=lambda v: ", "1", ")"),
+            ("f'{", "1", "}'"),
+            ("x[", "0", "]"),
+            ("1 or 1 and not 1 == 1 | 1 ^ 1 & 1 << 1 + 1 * (", "1", ")"),
+        ] {
+            sources.extend(deep(open, middle, close));
+        }
+        let generators: String = (0..120)
+            .map(|n| format!("g{}=(sum(g{n}) for x in [1])\n", n + 1))
+            .collect();
+        sources.push(format!("g0=[1]\n{generators}result=sum(g120)"));
+        sources.push(format!("a=[1]\n{}result=a", "a=[a]\n".repeat(500)));
+        sources.push(format!(
+            "g=[1]\n{}result=list(g)",
+            "g=map(abs,g)\n".repeat(250)
+        ));
+        let arguments = to_map(&json!({"x": [0]}));
+        let work = move || {
+            for source in &sources {
+                let _ = evaluate(source, &arguments);
+            }
+        };
+        // Half of what a thread of the runtime has.
+        let thread = thread::Builder::new()
+            .stack_size(1 << 20)
+            .spawn(work)
+            .unwrap();
+        thread.join().unwrap();
+    }
+}

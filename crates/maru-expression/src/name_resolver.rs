@@ -508,3 +508,23 @@ fn spelling_suggestion<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> 
         None => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::compile;
+
+    #[test]
+    fn misspelt_name_gets_a_suggestion() {
+        for (source, near) in [
+            ("nmae", "'name'"),
+            ("lne(name)", "'len'"),
+            ("name.uper()", "'upper'"),
+            ("math.sqr(2)", "'sqrt'"),
+            ("'{}'.format(name)", "f-string"),
+            ("[1].append(2)", "items + [x]"),
+        ] {
+            let fault = compile(source, &["name"]).unwrap_err();
+            assert!(fault.message.contains(near), "{fault}");
+        }
+    }
+}

@@ -268,3 +268,34 @@ fn clamp_bound(value: Option<&Value>) -> Result<Option<i64>> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use crate::testing::{check_texts, evaluate, to_map};
+
+    #[test]
+    fn negative_and_stepped_positions_count_from_the_end() {
+        check_texts(&[
+            ("'maru'[-1]", "u"),
+            ("'maru'[::-1]", "uram"),
+            ("[1, 2, 3, 4][-3:-1]", "[2, 3]"),
+            ("(1, 2, 3)[5:]", "()"),
+            ("range(10)[2:9:3][-1]", "8"),
+        ]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn slices_and_joins_keep_characters(text in "\\PC{0,30}", at in 0_usize..40) {
+            let arguments = to_map(&json!({"s": text, "n": at}));
+            let law = "s[:n] + s[n:] == s and ''.join(list(s)) == s and s[::-1][::-1] == s and len(s) == len([c for c in s])";
+            let done = evaluate(law, &arguments).unwrap();
+            prop_assert_eq!(done.json.get(), "true");
+        }
+    }
+}
