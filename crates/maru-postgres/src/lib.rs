@@ -1,5 +1,16 @@
-//! Connecting to PostgreSQL: one address, one TLS connector and one set of reasons for
-//! a failed connection, for the databases that tools read and for the store.
+//! Connecting to PostgreSQL, for the databases that tools read and for the store.
+//!
+//! - [`PostgresAddress`] parses a URL or separate settings, and quotes no part of a URL that
+//!   cannot be parsed, because a password may be anywhere in it.
+//! - [`PostgresTls`] connects with the options of libpq ([`TlsMode`]); `certificate_hash` is
+//!   what SCRAM binds the password exchange to.
+//! - [`PostgresConnectError`] says why a connection failed, in words for whoever set it up;
+//!   [`CertificateProblem`] tells which setting mends it.
+//!
+//! The crate opens no pool and runs no statement: `maru-sources` and `maru-store` do.
+//!
+//! Test with `cargo nextest run -p maru-postgres`, and against servers with
+//! `cargo nextest run -p maru --test it postgres`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,25 @@
-//! The databases that tools read.
+//! The databases that tools read, in PostgreSQL and SQLite.
 //!
-//! [`DataSource`] runs any query that only reads: those of people and models who
-//! write SQL, and those of maru's own tools.
+//! [`DataSource`] runs any query that only reads: those of people and models who write SQL,
+//! and those of maru's own tools. A query passes through:
+//!
+//! - `lexer` and `statement`: tokens, depth and length; each `:name` becomes a numbered
+//!   parameter of [`QueryParameters`], so values are bound and never inserted.
+//! - `validate_statement`: what needs no database: one query, of a size that can be walked.
+//! - `postgres` or `sqlite`: the guard of that database (names against a copy of its catalog,
+//!   or the authorizer), its limits, and rows as JSON ([`QueryRows`]).
+//!
+//! `postgres/growth` and `postgres/amplifiers` bound what a statement may make of little
+//! input, because PostgreSQL has no bound for the memory of one query. [`write_sample`] makes the sample data.
+//!
+//! ```ignore
+//! let source = DataSource::sqlite("sample", path, SourceSettings::default(), &tasks)?;
+//! let limits = source.limits();
+//! let rows = source.query("SELECT name FROM employees WHERE id = :id", &parameters, limits);
+//! ```
+//!
+//! Test with `cargo nextest run -p maru-sources`, and with real databases by
+//! `cargo nextest run -p maru --test it source`, which starts a PostgreSQL server.
 
 #![forbid(unsafe_code)]
 
