@@ -47,6 +47,7 @@ pub use message::{
 };
 pub use meta::{LoggingLevel, RequestMeta, declares_version, encode_header_value, key};
 pub use sse::{
-    EventTooLarge, IgnoredLines, SseEvent, SseEventRef, SseReader, to_single_line, write_event,
+    EventTooLarge, IgnoredLines, SseEvent, SseEventRef, SseReader, begin_event, end_event,
+    to_single_line, write_comment, write_event,
 };
 pub use version::ProtocolVersion;

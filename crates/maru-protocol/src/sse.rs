@@ -47,20 +47,41 @@ const DEFAULT_EVENT_NAME: &str = "message";
 /// Writes an event. `data` must be a single line; see [`to_single_line`].
 pub fn write_event(name: Option<&str>, id: Option<&str>, data: &str) -> String {
     let mut text = String::with_capacity(data.len() + 48);
-    let mut field = |name: &str, value: &str| {
-        text.push_str(name);
-        text.push_str(value);
-        text.push('\n');
-    };
     if let Some(name) = name {
-        field("event: ", name);
+        push_field(&mut text, "event: ", name);
     }
     if let Some(id) = id {
-        field("id: ", id);
+        push_field(&mut text, "id: ", id);
     }
-    field("data: ", data);
-    text.push('\n');
+    begin_event(&mut text, None);
+    text.push_str(data);
+    end_event(&mut text);
     text
+}
+
+/// Begins an event, for a writer that appends its data, a single line, piece by piece.
+pub fn begin_event(out: &mut String, name: Option<&str>) {
+    if let Some(name) = name {
+        push_field(out, "event: ", name);
+    }
+    out.push_str("data: ");
+}
+
+/// Ends an event whose data were appended.
+pub fn end_event(out: &mut String) {
+    out.push_str("\n\n");
+}
+
+/// Writes a comment, which readers skip, as an event of its own. `text` must be a single
+/// line.
+pub fn write_comment(text: &str) -> String {
+    format!(": {text}\n\n")
+}
+
+fn push_field(out: &mut String, name: &str, value: &str) {
+    out.push_str(name);
+    out.push_str(value);
+    out.push('\n');
 }
 
 /// Puts JSON on one line. This is safe because strings in JSON contain no raw line breaks.

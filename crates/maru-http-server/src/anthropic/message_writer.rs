@@ -1,12 +1,12 @@
 //! Responses in the form of Anthropic's clients: one block after the other, each with its
 //! start, its deltas and its end.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, sync::LazyLock, time::Duration};
 
 use axum::response::Response;
 use futures_util::Stream;
 use maru_downstream::http::event_stream_with_ping;
-use maru_protocol::push_json_string;
+use maru_protocol::{begin_event, end_event, push_json_string, write_event};
 use serde_json::Value;
 
 use super::super::model_api::{ApiError, ClientApi, ParsedRequest, ResponseEnd, ResponsePiece};
@@ -16,7 +16,8 @@ use maru_llm::{ChatResponse, FinishReason, TokenUsage, random_id};
 /// What maru's own signatures begin with. Clients drop thinking without a signature.
 pub(super) const OWN_SIGNATURE_PREFIX: &str = "maru_";
 /// An event that clients skip.
-const PING: &str = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+static PING: LazyLock<String> =
+    LazyLock::new(|| write_event(Some("ping"), None, "{\"type\":\"ping\"}"));
 
 /// Writes a response as events, or whole.
 #[derive(Debug)]
@@ -54,14 +55,16 @@ impl MessageWriter {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
         }
-        out.push_str("event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
+        begin_event(out, Some("message_start"));
+        out.push_str("{\"type\":\"message_start\",\"message\":");
         write_message_head(&self.model, out);
         let input = self.estimated_input;
         let _ = write!(
             out,
-            "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{{\"input_tokens\":{input},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}}}}}}\n\n"
+            "],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{{\"input_tokens\":{input},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}}}}}}"
         );
-        out.push_str(PING);
+        end_event(out);
+        out.push_str(&PING);
     }
 
     /// Text and thinking of one kind share a block.
@@ -87,22 +90,26 @@ impl MessageWriter {
         self.write_message_start(out);
         self.write_block_stop(out);
         let index = self.block_count;
+        begin_event(out, Some("content_block_start"));
         let _ = write!(
             out,
-            "event: content_block_start\ndata: {{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{block}}}\n\n"
+            "{{\"type\":\"content_block_start\",\"index\":{index},\"content_block\":{block}}}"
         );
+        end_event(out);
         self.block_count += 1;
         self.open_block = Some(kind);
     }
 
     fn write_block_delta(&self, delta: &str, member: &str, text: &str, out: &mut String) {
         let index = self.block_count.saturating_sub(1);
+        begin_event(out, Some("content_block_delta"));
         let _ = write!(
             out,
-            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":{index},\"delta\":{{\"type\":\"{delta}\",\"{member}\":"
+            "{{\"type\":\"content_block_delta\",\"index\":{index},\"delta\":{{\"type\":\"{delta}\",\"{member}\":"
         );
         push_json_string(out, text);
-        out.push_str("}}\n\n");
+        out.push_str("}}");
+        end_event(out);
     }
 
     /// Ends the open block. Thinking that the backend did not sign gets a signature of ours.
@@ -121,10 +128,9 @@ impl MessageWriter {
     fn close_block(&mut self, out: &mut String) {
         if self.open_block.take().is_some() {
             let index = self.block_count.saturating_sub(1);
-            let _ = write!(
-                out,
-                "event: content_block_stop\ndata: {{\"type\":\"content_block_stop\",\"index\":{index}}}\n\n"
-            );
+            begin_event(out, Some("content_block_stop"));
+            let _ = write!(out, "{{\"type\":\"content_block_stop\",\"index\":{index}}}");
+            end_event(out);
         }
     }
 
@@ -201,23 +207,27 @@ impl ClientApi for MessageWriter {
     fn write_end(&mut self, end: ResponseEnd, out: &mut String) {
         self.write_message_start(out);
         self.write_block_stop(out);
-        out.push_str("event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
+        begin_event(out, Some("message_delta"));
+        out.push_str("{\"type\":\"message_delta\",\"delta\":{");
         write_stop(end.finish, end.stop_sequence.as_deref(), out);
         out.push_str("},\"usage\":");
         write_usage(end.usage.as_ref(), out);
-        out.push_str("}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+        out.push('}');
+        end_event(out);
+        let stop = "{\"type\":\"message_stop\"}";
+        out.push_str(&write_event(Some("message_stop"), None, stop));
     }
 
     fn write_error(&mut self, error: &ApiError, out: &mut String) {
-        let body = error_body(error);
-        let _ = write!(out, "event: error\ndata: {body}\n\n");
+        let body = error_body(error).to_string();
+        out.push_str(&write_event(Some("error"), None, &body));
     }
 
     fn stream_response(
         texts: impl Stream<Item = String> + Send + 'static,
         keep_alive: Duration,
     ) -> Response {
-        event_stream_with_ping(texts, keep_alive, PING)
+        event_stream_with_ping(texts, keep_alive, &PING)
     }
 }
 

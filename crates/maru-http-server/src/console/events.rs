@@ -16,7 +16,7 @@ use axum::{
     response::Response,
 };
 use futures_util::stream;
-use maru_protocol::write_event;
+use maru_protocol::{write_comment, write_event};
 use maru_runtime::tasks::Tasks;
 use tokio::{
     sync::{broadcast, watch},
@@ -231,7 +231,7 @@ impl PageStream {
             }
         }
         // Shows the page that the stream is open, even if nothing was missed.
-        self.pending.push_back(": here\n\n".to_owned());
+        self.pending.push_back(write_comment("here"));
     }
 
     fn push_snapshot(&mut self) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use futures_util::Stream;
+use maru_protocol::write_comment;
 use serde_json::{Map, Value};
 
 use super::ApiError;
@@ -40,7 +41,7 @@ pub(in super::super) trait ClientApi: Send + Sized + 'static {
 
     /// Tells a client that waits which position in the queue it has. Clients skip a comment.
     fn write_queue_position(position: usize, out: &mut String) {
-        out.push_str(&format!(": place {position} in the queue\n\n"));
+        out.push_str(&write_comment(&format!("place {position} in the queue")));
     }
 
     /// A response that streams `texts`, and something that clients skip after each

@@ -1,6 +1,6 @@
 //! Responses in the strict form that OpenAI's clients need.
 
-use maru_protocol::{push_json_string, write_event};
+use maru_protocol::{begin_event, end_event, push_json_string, write_event};
 use maru_runtime::clock;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use maru_llm::{ChatResponse, ChatToolCall, FinishReason, random_id};
 #[derive(Debug)]
 pub(in super::super) struct ChatCompletionWriter {
     model: String,
-    /// `data: {"id":…,"model":…,` of every chunk.
+    /// An event up to `{"id":…,"model":…,` of every chunk.
     chunk_prefix: String,
     /// Whether the client wants the usage.
     wants_usage: bool,
@@ -42,7 +42,7 @@ impl ChatCompletionWriter {
             self.write_prefix();
             self.write_choice_start(out);
             out.push_str("{\"role\":\"assistant\",\"content\":\"\"}");
-            out.push_str(CHOICE_END);
+            end_choice(out);
         }
     }
 
@@ -50,9 +50,10 @@ impl ChatCompletionWriter {
         if self.chunk_prefix.is_empty() {
             let id = random_id("chatcmpl-");
             let (created, model) = (clock::now_ms() / 1000, Value::from(self.model.as_str()));
-            self.chunk_prefix = format!(
-                "data: {{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},"
-            );
+            begin_event(&mut self.chunk_prefix, None);
+            self.chunk_prefix.push_str(&format!(
+                "{{\"id\":\"{id}\",\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},"
+            ));
         }
     }
 
@@ -67,7 +68,7 @@ impl ChatCompletionWriter {
         out.push_str("\":");
         push_json_string(out, text);
         out.push('}');
-        out.push_str(CHOICE_END);
+        end_choice(out);
     }
 
     fn write_call_start(
@@ -99,7 +100,7 @@ impl ChatCompletionWriter {
         ));
         push_json_string(out, piece);
         out.push_str("}}]}");
-        out.push_str(CHOICE_END);
+        end_choice(out);
     }
 
     fn write_logprobs(&mut self, logprobs: &Map<String, Value>, out: &mut String) {
@@ -107,15 +108,17 @@ impl ChatCompletionWriter {
         self.write_choice_start(out);
         let logprobs = serde_json::to_string(logprobs).expect("values are JSON");
         out.push_str(&format!(
-            "{{}},\"logprobs\":{logprobs},\"finish_reason\":null}}]}}\n\n"
+            "{{}},\"logprobs\":{logprobs},\"finish_reason\":null}}]}}"
         ));
+        end_event(out);
     }
 
     fn write_delta(&mut self, delta: &Value, finish: Option<FinishReason>, out: &mut String) {
         self.write_first_chunk(out);
         self.write_choice_start(out);
         let finish = Value::from(finish.map(FinishReason::as_str));
-        out.push_str(&format!("{delta},\"finish_reason\":{finish}}}]}}\n\n"));
+        out.push_str(&format!("{delta},\"finish_reason\":{finish}}}]}}"));
+        end_event(out);
     }
 
     /// A chunk up to its delta.
@@ -185,9 +188,10 @@ impl ClientApi for ChatCompletionWriter {
         if let Some(usage) = end.usage.filter(|_| self.wants_usage) {
             let usage = Value::Object(usage.0);
             let prefix = &self.chunk_prefix;
-            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}\n\n"));
+            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}"));
+            end_event(out);
         }
-        out.push_str("data: [DONE]\n\n");
+        out.push_str(&write_event(None, None, "[DONE]"));
     }
 
     fn write_error(&mut self, error: &ApiError, out: &mut String) {
@@ -196,7 +200,10 @@ impl ClientApi for ChatCompletionWriter {
 }
 
 /// A chunk behind its delta.
-const CHOICE_END: &str = ",\"finish_reason\":null}]}\n\n";
+fn end_choice(out: &mut String) {
+    out.push_str(",\"finish_reason\":null}]}");
+    end_event(out);
+}
 
 /// A whole response.
 fn completion_json(model: &str, response: &ChatResponse) -> String {

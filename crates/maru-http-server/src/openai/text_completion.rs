@@ -1,7 +1,7 @@
 //! `POST /v1/completions`: a text that a model continues, or whose gap before `suffix` it
 //! fills. Editors complete code with it.
 
-use maru_protocol::{push_json_string, write_event};
+use maru_protocol::{begin_event, end_event, push_json_string, write_event};
 use maru_runtime::clock;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ use maru_llm::{ChatRequest, ChatResponse, FinishReason, TextPrompt, random_id};
 pub(in super::super) struct TextCompletionWriter {
     /// Everything before the choices of a response.
     head: Map<String, Value>,
-    /// `data: {"id":…,"model":…,` of every chunk.
+    /// An event up to `{"id":…,"model":…,` of every chunk.
     chunk_prefix: String,
     wants_usage: bool,
 }
@@ -58,14 +58,19 @@ impl TextCompletionWriter {
         let logprobs = json!(logprobs);
         let finish = Value::from(finish.map(FinishReason::as_str));
         out.push_str(&format!(
-            ",\"logprobs\":{logprobs},\"finish_reason\":{finish}}}]}}\n\n"
+            ",\"logprobs\":{logprobs},\"finish_reason\":{finish}}}]}}"
         ));
+        end_event(out);
     }
 }
 
 fn chunk_prefix(head: &Map<String, Value>) -> String {
     let head = serde_json::to_string(head).expect("values are JSON");
-    format!("data: {},", head.trim_end_matches('}'))
+    let mut prefix = String::new();
+    begin_event(&mut prefix, None);
+    prefix.push_str(head.trim_end_matches('}'));
+    prefix.push(',');
+    prefix
 }
 
 impl ClientApi for TextCompletionWriter {
@@ -141,9 +146,10 @@ impl ClientApi for TextCompletionWriter {
         self.write_choice("", None, Some(end.finish), out);
         if let Some(usage) = end.usage.filter(|_| self.wants_usage) {
             let (prefix, usage) = (&self.chunk_prefix, Value::Object(usage.0));
-            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}\n\n"));
+            out.push_str(&format!("{prefix}\"choices\":[],\"usage\":{usage}}}"));
+            end_event(out);
         }
-        out.push_str("data: [DONE]\n\n");
+        out.push_str(&write_event(None, None, "[DONE]"));
     }
 
     fn write_error(&mut self, error: &ApiError, out: &mut String) {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _};
 
-use maru_protocol::push_json_string;
+use maru_protocol::{begin_event, end_event, push_json_string};
 use maru_runtime::clock;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ impl ResponseWriter {
             self.write_event_head(kind, out);
             out.push_str("\"response\":");
             self.write_response(&ResponseState::IN_PROGRESS, out);
-            out.push_str("}\n\n");
+            end_object(out);
         }
     }
 
@@ -73,10 +73,8 @@ impl ResponseWriter {
     fn write_event_head(&mut self, kind: &str, out: &mut String) {
         let number = self.sequence_number;
         self.sequence_number += 1;
-        let _ = write!(
-            out,
-            "event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{number},"
-        );
+        begin_event(out, Some(kind));
+        let _ = write!(out, "{{\"type\":\"{kind}\",\"sequence_number\":{number},");
     }
 
     /// An event of the open item, up to its own members.
@@ -96,7 +94,7 @@ impl ResponseWriter {
         self.write_event_head("response.output_item.added", out);
         let _ = write!(out, "\"output_index\":{},\"item\":", self.output.len());
         item.write("in_progress", false, out);
-        out.push_str("}\n\n");
+        end_object(out);
         self.open_item = Some(item);
     }
 
@@ -111,7 +109,8 @@ impl ResponseWriter {
         self.write_item_event_head("response.output_text.delta", CONTENT_PART, out);
         out.push_str("\"delta\":");
         push_json_string(out, text);
-        out.push_str(",\"logprobs\":[]}\n\n");
+        out.push_str(",\"logprobs\":[]");
+        end_object(out);
         if let Some(OpenItem::Message { text: all, .. }) = &mut self.open_item {
             all.push_str(text);
         }
@@ -130,7 +129,7 @@ impl ResponseWriter {
         self.write_item_event_head("response.refusal.delta", part, out);
         out.push_str("\"delta\":");
         push_json_string(out, text);
-        out.push_str("}\n\n");
+        end_object(out);
         if let Some(OpenItem::Message { refusal, .. }) = &mut self.open_item {
             refusal.push_str(text);
         }
@@ -166,7 +165,7 @@ impl ResponseWriter {
         self.write_item_event_head(kind, part, out);
         out.push_str("\"part\":");
         write_part(out);
-        out.push_str("}\n\n");
+        end_object(out);
     }
 
     fn write_reasoning(&mut self, text: &str, out: &mut String) {
@@ -178,7 +177,7 @@ impl ResponseWriter {
         self.write_item_event_head("response.reasoning_summary_text.delta", SUMMARY_PART, out);
         out.push_str("\"delta\":");
         push_json_string(out, text);
-        out.push_str("}\n\n");
+        end_object(out);
         if let Some(OpenItem::Reasoning { text: all, .. }) = &mut self.open_item {
             all.push_str(text);
         }
@@ -248,7 +247,7 @@ impl ResponseWriter {
             self.write_item_event_head("response.function_call_arguments.delta", "", out);
             out.push_str("\"delta\":");
             push_json_string(out, piece);
-            out.push_str("}\n\n");
+            end_object(out);
         }
     }
 
@@ -263,9 +262,10 @@ impl ResponseWriter {
         self.write_event_head("response.output_item.done", out);
         let _ = write!(
             out,
-            "\"output_index\":{},\"item\":{text}}}\n\n",
+            "\"output_index\":{},\"item\":{text}",
             self.output.len()
         );
+        end_object(out);
         self.output.push(text);
     }
 
@@ -285,11 +285,12 @@ impl ResponseWriter {
                 push_json_string(out, text);
             }
             out.push_str(tail);
+            end_object(out);
         };
         match item {
             OpenItem::Message { text, refusal, .. } => {
                 if !text.is_empty() {
-                    let tail = ",\"logprobs\":[]}\n\n";
+                    let tail = ",\"logprobs\":[]";
                     done(
                         "response.output_text.done",
                         CONTENT_PART,
@@ -300,7 +301,7 @@ impl ResponseWriter {
                     let mut part = String::new();
                     write_text_part(text, &mut part);
                     let kind = "response.content_part.done";
-                    done(kind, CONTENT_PART, "part", &part, EVENT_END);
+                    done(kind, CONTENT_PART, "part", &part, "");
                 }
                 if !refusal.is_empty() {
                     let at = if text.is_empty() {
@@ -308,19 +309,19 @@ impl ResponseWriter {
                     } else {
                         SECOND_PART
                     };
-                    done("response.refusal.done", at, "refusal", refusal, EVENT_END);
+                    done("response.refusal.done", at, "refusal", refusal, "");
                     let mut part = String::new();
                     write_refusal_part(refusal, &mut part);
-                    done("response.content_part.done", at, "part", &part, EVENT_END);
+                    done("response.content_part.done", at, "part", &part, "");
                 }
             }
             OpenItem::Reasoning { text, .. } if !text.is_empty() => {
                 let kind = "response.reasoning_summary_text.done";
-                done(kind, SUMMARY_PART, "text", text, EVENT_END);
+                done(kind, SUMMARY_PART, "text", text, "");
                 let mut part = String::new();
                 write_summary_part(text, &mut part);
                 let kind = "response.reasoning_summary_part.done";
-                done(kind, SUMMARY_PART, "part", &part, EVENT_END);
+                done(kind, SUMMARY_PART, "part", &part, "");
             }
             OpenItem::Call {
                 origin, arguments, ..
@@ -328,13 +329,12 @@ impl ResponseWriter {
                 if origin.is_custom {
                     let input = custom_input(arguments);
                     let kind = "response.custom_tool_call_input.delta";
-                    done(kind, "", "delta", &input, EVENT_END);
+                    done(kind, "", "delta", &input, "");
                     let kind = "response.custom_tool_call_input.done";
-                    done(kind, "", "input", &input, EVENT_END);
+                    done(kind, "", "input", &input, "");
                 } else {
                     let mut tail = String::from(",\"name\":");
                     push_json_string(&mut tail, &origin.name);
-                    tail.push_str(EVENT_END);
                     let kind = "response.function_call_arguments.done";
                     done(kind, "", "arguments", arguments, &tail);
                 }
@@ -458,7 +458,7 @@ impl ClientApi for ResponseWriter {
         self.write_event_head(kind, out);
         out.push_str("\"response\":");
         self.write_response(&state, out);
-        out.push_str("}\n\n");
+        end_object(out);
     }
 
     fn write_error(&mut self, error: &ApiError, out: &mut String) {
@@ -473,14 +473,19 @@ impl ClientApi for ResponseWriter {
         self.write_event_head("response.failed", out);
         out.push_str("\"response\":");
         self.write_response(&state, out);
-        out.push_str("}\n\n");
+        end_object(out);
     }
 }
 
 const CONTENT_PART: &str = "\"content_index\":0,";
 const SECOND_PART: &str = "\"content_index\":1,";
 const SUMMARY_PART: &str = "\"summary_index\":0,";
-const EVENT_END: &str = "}\n\n";
+
+/// Ends an event after the last member of its object.
+fn end_object(out: &mut String) {
+    out.push('}');
+    end_event(out);
+}
 
 fn call_prefix(origin: &ToolOrigin) -> &'static str {
     if origin.is_custom { "ctc_" } else { "fc_" }
