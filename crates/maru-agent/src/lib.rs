@@ -39,7 +39,7 @@ pub use agent_tool::{AgentSlot, ask_agent};
 pub use machine::{CutReason, FinalAnswer};
 pub use named_servers::UnavailableServer;
 pub use record::{RunCall, RunCallOutcome, RunEvent, RunOutcome};
-pub use runs::RunRegistry;
+pub use runs::{CallDecision, RunRegistry};
 
 /// Runs the loop. One for the whole hub.
 #[derive(Debug)]

@@ -46,6 +46,17 @@ const MAX_LISTED_RUNS: i64 = 200;
 /// How many changes wait for the slowest watcher.
 const MAX_BUFFERED_CHANGES: usize = 256;
 
+/// Whether a waiting call of a run is made.
+#[derive(Clone, Copy, Debug)]
+pub struct CallDecision<'a> {
+    /// The run.
+    pub run: &'a str,
+    /// The call.
+    pub call: &'a str,
+    /// Whether the call is made.
+    pub is_approved: bool,
+}
+
 impl RunRegistry {
     pub(super) fn new(
         store: Store,
@@ -103,16 +114,16 @@ impl RunRegistry {
 
     /// Approves or refuses a waiting call of this hub or another one; false if it does not
     /// wait.
-    pub async fn decide(
-        &self,
-        principal: &Principal,
-        (run, call): (&str, &str),
-        approved: bool,
-    ) -> bool {
-        if self.decide_locally(principal, (run, call), approved) {
+    pub async fn decide(&self, principal: &Principal, decision: CallDecision<'_>) -> bool {
+        if self.decide_locally(principal, decision) {
             return true;
         }
-        let request = json!({"run": run, "call": call, "approved": approved});
+        let CallDecision {
+            run,
+            call,
+            is_approved,
+        } = decision;
+        let request = json!({"run": run, "call": call, "approved": is_approved});
         let replies = self.ask_peers(principal, request).await;
         replies.into_iter().any(|it| it == true)
     }
@@ -180,25 +191,30 @@ impl RunRegistry {
         };
         Some(
             match (request["call"].as_str(), request["approved"].as_bool()) {
-                (Some(call), Some(approved)) => self
-                    .decide_locally(&principal, (run, call), approved)
-                    .into(),
+                (Some(call), Some(is_approved)) => {
+                    let decision = CallDecision {
+                        run,
+                        call,
+                        is_approved,
+                    };
+                    self.decide_locally(&principal, decision).into()
+                }
                 _ => self.get_active(&principal, run).into(),
             },
         )
     }
 
-    fn decide_locally(
-        &self,
-        principal: &Principal,
-        (run, call): (&str, &str),
-        approved: bool,
-    ) -> bool {
+    fn decide_locally(&self, principal: &Principal, decision: CallDecision<'_>) -> bool {
+        let CallDecision {
+            run,
+            call,
+            is_approved,
+        } = decision;
         let is_visible = self.lock_active().get(run).is_some_and(|it| {
             let record = lock(it);
             may_see(principal, &record.user, &record.limits)
         });
-        is_visible && self.0.approvals.decide(run, call, approved)
+        is_visible && self.0.approvals.decide(run, call, is_approved)
     }
 
     /// The ids of runs as they change.
@@ -313,6 +329,14 @@ mod tests {
         Principal::from_json(&principal).unwrap()
     }
 
+    fn approval(run: &str) -> CallDecision<'_> {
+        CallDecision {
+            run,
+            call: "call",
+            is_approved: true,
+        }
+    }
+
     #[tokio::test]
     async fn limited_principal_sees_and_decides_only_runs_with_equal_limits() {
         let store = Store::in_memory().await.unwrap();
@@ -347,7 +371,7 @@ mod tests {
             tokio::select! {
                 biased;
                 _ = runs.approvals().wait(&ids[at], "call") => unreachable!(),
-                decided = runs.decide(who, (&ids[at], "call"), true) => {
+                decided = runs.decide(who, approval(&ids[at])) => {
                     assert_eq!(decided, expected);
                 }
             }

@@ -163,7 +163,7 @@ async fn resume_from_hub(
     event: &EventId,
 ) -> Response {
     let engine = &http_request.engine;
-    let (Some(shared), Some(hub)) = (&engine.shared, &event.hub) else {
+    let (Some(shared), Some(_)) = (&engine.shared, &event.hub) else {
         return reply::stream_gone();
     };
     if event.stream == STANDALONE_STREAM {
@@ -174,7 +174,7 @@ async fn resume_from_hub(
         feed.push_list_changes();
         return exchange::stream(feed, engine, Some(session));
     }
-    let resumed = shared.resume_from_hub(engine, session, (hub, event)).await;
+    let resumed = shared.resume_from_hub(engine, session, event).await;
     resumed.unwrap_or_else(|_| unknown_session())
 }
 

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{body::Bytes, http::StatusCode, response::Response};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use maru_auth::Principal;
-use maru_peers::{Error as PeerError, Exchange, HubNote, PeerHubs, PeerTopic};
+use maru_peers::{Error as PeerError, Exchange, HubNote, NoteChange, PeerHubs, PeerTopic};
 use maru_protocol::{LoggingLevel, RpcError, RpcId, RpcMessage, code};
 use maru_runtime::{clock, tasks::with_timeout};
 use maru_store::SecretSealer;
@@ -96,15 +96,20 @@ impl SharedSessions {
             let hash = self.peers.key().derive(&format!("note {key} {uri}"));
             BASE64_URL_SAFE_NO_PAD.encode(hash)
         };
-        let note = match note {
-            SessionNote::Ended => HubNote::Last,
-            SessionNote::LogLevel(_) => HubNote::Kept("log_level".to_owned()),
-            SessionNote::Subscribed(uri) => HubNote::Kept(uri_kind(uri)),
-            SessionNote::Unsubscribed(uri) => HubNote::Removed(uri_kind(uri)),
+        let change = match note {
+            SessionNote::Ended => NoteChange::Last,
+            SessionNote::LogLevel(_) => NoteChange::Kept("log_level".to_owned()),
+            SessionNote::Subscribed(uri) => NoteChange::Kept(uri_kind(uri)),
+            SessionNote::Unsubscribed(uri) => NoteChange::Removed(uri_kind(uri)),
         };
-        let target = (PeerTopic::SessionNote, key);
-        let written = self.peers.write_note(target, (note, &body), lifetime);
-        written.await
+        let note = HubNote {
+            topic: PeerTopic::SessionNote,
+            key,
+            change,
+            body: &body,
+            lifetime,
+        };
+        self.peers.write_note(note).await
     }
 
     /// Applies the notes on a session that was opened elsewhere; false if it has ended, or
@@ -187,13 +192,14 @@ impl SharedSessions {
         })
     }
 
-    /// Reads a stream of another hub for the client, from `event` on.
+    /// Reads a stream of the hub that `event` names for the client, from `event` on.
     pub(super) async fn resume_from_hub(
         &self,
         engine: &McpEngine,
         session: &Arc<McpSession>,
-        (hub, event): (&str, &EventId),
+        event: &EventId,
     ) -> Result<Response, PeerError> {
+        let hub = event.hub.as_deref().ok_or(PeerError::HubGone)?;
         let body = json!({
             "session": session.id,
             "stream": event.stream,

@@ -11,6 +11,7 @@ use axum::{
 use serde_json::Value;
 
 use super::{HubState, servers::json_error};
+use maru_agent::CallDecision;
 use maru_auth::Principal;
 use maru_downstream::http::reply;
 
@@ -44,12 +45,12 @@ pub(super) async fn approve(
     Extension(principal): Extension<Principal>,
     Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    decision_response(
-        hub.agent
-            .runs()
-            .decide(&principal, (&id, &call), true)
-            .await,
-    )
+    let decision = CallDecision {
+        run: &id,
+        call: &call,
+        is_approved: true,
+    };
+    decide(&hub, &principal, decision).await
 }
 
 /// `POST /api/runs/{id}/calls/{call}/refuse`.
@@ -58,16 +59,16 @@ pub(super) async fn refuse(
     Extension(principal): Extension<Principal>,
     Path((id, call)): Path<(String, String)>,
 ) -> Response {
-    decision_response(
-        hub.agent
-            .runs()
-            .decide(&principal, (&id, &call), false)
-            .await,
-    )
+    let decision = CallDecision {
+        run: &id,
+        call: &call,
+        is_approved: false,
+    };
+    decide(&hub, &principal, decision).await
 }
 
-fn decision_response(is_decided: bool) -> Response {
-    if is_decided {
+async fn decide(hub: &HubState, principal: &Principal, decision: CallDecision<'_>) -> Response {
+    if hub.agent.runs().decide(principal, decision).await {
         reply::empty(StatusCode::NO_CONTENT)
     } else {
         json_error(

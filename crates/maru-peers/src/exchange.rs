@@ -18,6 +18,13 @@ pub struct Exchange {
     incoming: message_queue::MessageReceiver,
 }
 
+/// Where the messages of an exchange go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExchangeAddress<'a> {
+    pub(crate) hub: &'a Arc<str>,
+    pub(crate) id: &'a str,
+}
+
 /// An exchange that another hub opened.
 #[derive(Debug)]
 pub struct PeerRequest {
@@ -78,8 +85,11 @@ impl Exchange {
         (exchange, open)
     }
 
-    pub(crate) fn address(&self) -> (&Arc<str>, &str) {
-        (&self.hub, &self.id)
+    pub(crate) fn address(&self) -> ExchangeAddress<'_> {
+        ExchangeAddress {
+            hub: &self.hub,
+            id: &self.id,
+        }
     }
 
     /// Sends a message; it is on its way when this returns.

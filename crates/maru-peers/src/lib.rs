@@ -17,5 +17,5 @@ mod peer_topic;
 pub use error::Error;
 pub use exchange::{Exchange, PeerRequest};
 pub use hub_key::HubKey;
-pub use peer_hubs::{HubNote, PeerHub, PeerHubs};
+pub use peer_hubs::{HubNote, NoteChange, PeerHub, PeerHubs};
 pub use peer_topic::PeerTopic;

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::{
     Error, Exchange, HubKey, PeerRequest, PeerTopic,
-    exchange::OpenExchange,
+    exchange::{ExchangeAddress, OpenExchange},
     outbox::{Outbox, write_envelopes},
 };
 
@@ -39,7 +39,22 @@ const END: &str = "end";
 
 /// What every hub must know, also one that asks later.
 #[derive(Debug)]
-pub enum HubNote {
+pub struct HubNote<'a> {
+    /// What hubs that run now receive it as.
+    pub topic: PeerTopic,
+    /// What it is kept under.
+    pub key: &'a str,
+    /// What it does to earlier notes.
+    pub change: NoteChange,
+    /// Its text.
+    pub body: &'a str,
+    /// How long it is kept.
+    pub lifetime: Duration,
+}
+
+/// What a note does to the others under its key.
+#[derive(Debug)]
+pub enum NoteChange {
     /// Replaces the note of this kind.
     Kept(String),
     /// Takes back the note of this kind.
@@ -212,24 +227,26 @@ impl PeerHubs {
         }
     }
 
-    /// Sends `body` to every hub that runs, waits a second at most until they have it, and
-    /// keeps it for those that read the notes under `key` later.
-    pub async fn write_note(
-        self: &Arc<Self>,
-        (topic, key): (PeerTopic, &str),
-        (note, body): (HubNote, &str),
-        lifetime: Duration,
-    ) -> Result<(), Error> {
+    /// Sends a note to every hub that runs, waits a second at most until they have it, and
+    /// keeps it for those that read the notes under its key later.
+    pub async fn write_note(self: &Arc<Self>, note: HubNote<'_>) -> Result<(), Error> {
+        let HubNote {
+            topic,
+            key,
+            change,
+            body,
+            lifetime,
+        } = note;
         let envelope = |kind: &str| HubEnvelope {
             hub: String::new(),
             exchange: key.to_owned(),
             kind: kind.to_owned(),
             body: self.seal(key, body),
         };
-        let written = match note {
-            HubNote::Kept(kind) => self.mailbox.write_note(envelope(&kind), lifetime).await,
-            HubNote::Removed(kind) => self.mailbox.delete_note(key, &kind).await,
-            HubNote::Last => {
+        let written = match change {
+            NoteChange::Kept(kind) => self.mailbox.write_note(envelope(&kind), lifetime).await,
+            NoteChange::Removed(kind) => self.mailbox.delete_note(key, &kind).await,
+            NoteChange::Last => {
                 let envelope = envelope(topic.as_str());
                 self.mailbox.write_last_note(envelope, lifetime).await
             }
@@ -250,12 +267,14 @@ impl PeerHubs {
 
     pub(crate) async fn send_message(
         &self,
-        (hub, id): (&Arc<str>, &str),
+        address: ExchangeAddress<'_>,
         text: &str,
     ) -> Result<(), Error> {
-        let numbered = lock(&self.exchanges).get_mut(id).map(|it| it.number(text));
+        let numbered = lock(&self.exchanges)
+            .get_mut(address.id)
+            .map(|it| it.number(text));
         let numbered = numbered.ok_or(Error::ExchangeEnded)?;
-        if self.send((hub, id), MESSAGE.to_owned(), &numbered).await {
+        if self.send(address, MESSAGE.to_owned(), &numbered).await {
             Ok(())
         } else {
             Err(Error::ExchangeEnded)
@@ -270,16 +289,17 @@ impl PeerHubs {
         let (peers, hub, id) = (Arc::clone(self), Arc::clone(hub), id.to_owned());
         self.tasks.spawn(async move {
             // A hub that is gone needs no end.
-            let _ = peers.send((&hub, &id), END.to_owned(), "").await;
+            let address = ExchangeAddress { hub: &hub, id: &id };
+            let _ = peers.send(address, END.to_owned(), "").await;
         });
     }
 
     /// Queues a message; false if it is too long or the hub stops.
-    async fn send(&self, (hub, exchange): (&Arc<str>, &str), kind: String, text: &str) -> bool {
+    async fn send(&self, address: ExchangeAddress<'_>, kind: String, text: &str) -> bool {
         let envelope = HubEnvelope {
-            hub: hub.to_string(),
-            body: self.seal(exchange, text),
-            exchange: exchange.to_owned(),
+            hub: address.hub.to_string(),
+            body: self.seal(address.id, text),
+            exchange: address.id.to_owned(),
             kind,
         };
         self.outbox.send(envelope).await
@@ -373,20 +393,21 @@ impl PeerHubs {
                     exchanges.remove(&exchange);
                 }
             }
-            topic => self.accept(topic, (hub.into(), exchange), body),
+            topic => {
+                let topic = PeerTopic::parse(topic);
+                if let Some(exchange) = self.register(hub.into(), exchange) {
+                    self.accept(topic, PeerRequest { body, exchange });
+                }
+            }
         }
     }
 
-    /// Hands an exchange that another hub opened to its service; a refused one ends.
-    fn accept(self: &Arc<Self>, topic: &str, (hub, id): (Arc<str>, String), body: String) {
-        let Some(exchange) = self.register(hub, id) else {
-            return;
-        };
-        let topic = PeerTopic::parse(topic);
+    /// Hands an exchange that another hub opened to its service. Dropping the request ends
+    /// the exchange.
+    fn accept(&self, topic: Option<PeerTopic>, request: PeerRequest) {
         let service = topic.and_then(|it| lock(&self.services).get(&it).cloned());
         if let Some(service) = service {
-            // Dropping the request ends its exchange.
-            drop(service.try_send(PeerRequest { body, exchange }));
+            drop(service.try_send(request));
         }
     }
 

@@ -23,23 +23,31 @@ fn take_statement() -> PortableStatement {
     }
 }
 
+/// Calls that a hub wants in advance.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseRequest<'a> {
+    /// What is limited.
+    pub target_type: &'a str,
+    /// Its name.
+    pub target_id: &'a str,
+    /// How many calls it may make in a minute.
+    pub per_minute: i64,
+    /// How many of them to take, at most.
+    pub wanted: i64,
+}
+
 impl Store {
-    /// Takes up to `wanted` of the calls per minute of a user or tool, for all hubs that
-    /// share the store; `None` if no other hub can.
-    pub async fn take_calls(
-        &self,
-        (target_type, target_id): (&str, &str),
-        per_minute: i64,
-        wanted: i64,
-    ) -> Option<Result<CallLease, Error>> {
+    /// Takes calls of a user or tool, for all hubs that share the store; `None` if no other
+    /// hub can.
+    pub async fn take_calls(&self, request: &LeaseRequest<'_>) -> Option<Result<CallLease, Error>> {
         let StoreBackend::Postgres(backend) = &self.backend else {
             return None;
         };
         let values = vec![
-            target_type.into(),
-            target_id.into(),
-            per_minute.into(),
-            wanted.into(),
+            request.target_type.into(),
+            request.target_id.into(),
+            request.per_minute.into(),
+            request.wanted.into(),
         ];
         let statement = take_statement();
         let rows = backend.query(statement.sql, values).await;

@@ -56,7 +56,7 @@ pub use agent_runs::AgentRunRow;
 pub use audit::{AuditFilter, AuditRow, AuditedCall};
 pub use authorization_server::{AccountRow, OAuthClientRow, OAuthGrantRow};
 pub use call_history::{CallFilter, CallPage};
-pub use call_leases::CallLease;
+pub use call_leases::{CallLease, LeaseRequest};
 pub use call_limits::CallLimitRow;
 pub use call_usage::{CallUsageFilter, CallUsageRow};
 pub use change_feed::{ChangeFeed, ChangedTables};

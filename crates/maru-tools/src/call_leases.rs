@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use maru_store::{CallLease, Store};
+use maru_store::{CallLease, LeaseRequest, Store};
 use tokio::time::{self, Instant};
 
 use super::quota::QuotaTarget;
@@ -29,7 +29,8 @@ const MAX_TARGETS: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct CallLeases(Mutex<HashMap<TargetKey, TargetLease>>);
 
-type TargetKey = (QuotaTarget, String);
+/// What is limited, and its name.
+pub(super) type TargetKey = (QuotaTarget, String);
 
 /// What is known of one target.
 #[derive(Debug)]
@@ -61,18 +62,24 @@ impl CallLeases {
     pub(super) async fn take(
         &self,
         store: &Store,
-        (target, id): (QuotaTarget, &str),
+        key: TargetKey,
         per_minute: i64,
     ) -> Option<Result<(), Duration>> {
         if !store.is_shared() {
             return None;
         }
         let wanted = (per_minute / LEASES_PER_MINUTE).max(1);
+        let (target, id) = key.clone();
         let ask = async || {
-            let lease = store.take_calls((target.as_str(), id), per_minute, wanted);
-            lease.await?.ok()
+            let request = LeaseRequest {
+                target_type: target.as_str(),
+                target_id: &id,
+                per_minute,
+                wanted,
+            };
+            store.take_calls(&request).await?.ok()
         };
-        self.take_or_ask((target, id.to_owned()), ask).await
+        self.take_or_ask(key, ask).await
     }
 
     async fn take_or_ask<F: Future<Output = Option<CallLease>>>(

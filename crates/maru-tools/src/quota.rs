@@ -262,7 +262,11 @@ impl CallQuota {
     ) -> Result<(), QuotaExceeded> {
         let shared = if self.store.is_shared() && max_calls > 0 {
             // Boxed, because it would make the future of every call larger.
-            Box::pin(self.leases.take(&self.store, (target, id), max_calls)).await
+            Box::pin(
+                self.leases
+                    .take(&self.store, (target, id.to_owned()), max_calls),
+            )
+            .await
         } else {
             None
         };

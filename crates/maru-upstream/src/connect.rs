@@ -164,27 +164,36 @@ async fn open_stdio(
     }
 }
 
+/// The client of a server over HTTP, and the headers of its requests.
+#[derive(Clone)]
+struct RemoteClient {
+    client: AuthorizedClient,
+    headers: HeaderMap,
+}
+
 async fn open_sse(
-    (client, headers): (AuthorizedClient, HeaderMap),
+    remote: RemoteClient,
     required: Option<ProtocolVersion>,
     context: &ConnectContext,
     sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let link = UpstreamLink::Channel(sse::open(client, headers, Arc::clone(sink), context).await?);
+    let link = UpstreamLink::Channel(
+        sse::open(remote.client, remote.headers, Arc::clone(sink), context).await?,
+    );
     initialize(&link, required)
         .await
         .map(|session| (link, session))
 }
 
 async fn open_http(
-    (client, headers): (AuthorizedClient, HeaderMap),
+    remote: RemoteClient,
     required: Option<ProtocolVersion>,
     context: &ConnectContext,
     sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
     let link = UpstreamLink::Http(http::HttpLink::new(
-        client,
-        &headers,
+        remote.client,
+        &remote.headers,
         Arc::clone(sink),
         context,
     )?);
@@ -200,7 +209,7 @@ fn build_client(
     remote: &RemoteEndpoint,
     context: &ConnectContext,
     credential: Option<Arc<Credential>>,
-) -> Result<(AuthorizedClient, HeaderMap), Error> {
+) -> Result<RemoteClient, Error> {
     let target = context.policy.authorize(&remote.url)?;
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
@@ -218,7 +227,10 @@ fn build_client(
         headers.insert(AUTHORIZATION, value);
     }
     let client = HttpClient::new(target, context.tls.clone());
-    Ok((AuthorizedClient::new(client, credential), headers))
+    Ok(RemoteClient {
+        client: AuthorizedClient::new(client, credential),
+        headers,
+    })
 }
 
 impl ActiveConnection {

@@ -15,6 +15,7 @@ use super::{SessionNote, SharedSessions};
 use crate::{
     McpEngine,
     dispatch::OwnedRequest,
+    feed::EventId,
     http::{EventSource as _, FeedReader},
     modern_client::ModernClient,
     session::McpSession,
@@ -83,8 +84,12 @@ async fn handle(engine: Arc<McpEngine>, topic: PeerTopic, request: PeerRequest) 
             return exchange.send(&reply).await.ok();
         }
         PeerTopic::StreamResume => {
-            let (stream, event) = (body["stream"].as_u64()?, body["event"].as_u64()?);
-            return relay_stream(&engine, &session, (stream, event), exchange).await;
+            let from = EventId {
+                hub: None,
+                stream: body["stream"].as_u64()?,
+                number: body["event"].as_u64()?,
+            };
+            return relay_stream(&engine, &session, &from, exchange).await;
         }
         PeerTopic::InputRound | PeerTopic::AgentRun => (),
     }
@@ -95,13 +100,13 @@ async fn handle(engine: Arc<McpEngine>, topic: PeerTopic, request: PeerRequest) 
 async fn relay_stream(
     engine: &Arc<McpEngine>,
     session: &Arc<McpSession>,
-    (stream, event): (u64, u64),
+    from: &EventId,
     mut exchange: Exchange,
 ) -> Option<()> {
-    let Some(mut feed) = session.streams.claim(stream).await else {
+    let Some(mut feed) = session.streams.claim(from.stream).await else {
         return exchange.send(STREAM_GONE).await.ok();
     };
-    feed.replay_after(event);
+    feed.replay_after(from.number);
     // Dropping it lets the stream wait for its next reader.
     let mut reader = FeedReader::new(feed, engine, Some(session));
     exchange.send(STREAM_READY).await.ok()?;
