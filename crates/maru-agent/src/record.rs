@@ -311,7 +311,7 @@ impl RunRecord {
             "rounds": self.rounds.len(),
             "calls": self.rounds.iter().map(|it| it.calls.len()).sum::<usize>(),
             "cut": self.answer.as_ref().and_then(|it| it.cut).map(CutReason::name),
-            "usage": self.tokens.shown(),
+            "usage": self.tokens.to_json(),
         })
     }
 
@@ -333,7 +333,7 @@ impl RunRound {
             "text": self.text,
             "reasoning": self.reasoning,
             "broken": self.broken,
-            "calls": self.calls.iter().map(RunCall::shown).collect::<Vec<_>>(),
+            "calls": self.calls.iter().map(RunCall::to_json).collect::<Vec<_>>(),
             "usage": self.usage,
             "ms": self.milliseconds,
         })
@@ -354,7 +354,7 @@ impl RunCall {
     }
 
     /// As the API shows it.
-    pub fn shown(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
         let mut shown = json!({
             "id": self.id,
@@ -390,7 +390,7 @@ impl TokenTotals {
     }
 
     /// As OpenAI writes them.
-    pub fn shown(self) -> Value {
+    pub fn to_json(self) -> Value {
         json!({
             "prompt_tokens": self.prompt,
             "completion_tokens": self.completion,

@@ -4,7 +4,8 @@ use argon2::{
     Argon2,
     password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
 };
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use maru_runtime::tasks::run_blocking;
+use tokio::sync::Semaphore;
 
 /// Shorter passphrases are refused.
 const MIN_CHARS: usize = 12;
@@ -56,7 +57,11 @@ async fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'sta
         let _permit = permit;
         work()
     };
-    spawn_blocking(work).await.expect("hashing does not panic")
+    match run_blocking(work).await {
+        Some(output) => output,
+        // The runtime shuts down and drops this future, too.
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::feed::{MessageFeed, STANDALONE_STREAM};
 pub(super) const READER_GRACE: Duration = Duration::from_secs(5);
 /// How long a new reader waits for the old one to release the stream.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
-const MAX_PARKED_STREAMS: usize = 16;
+const MAX_WAITING_STREAMS: usize = 16;
 
 /// Every stream that is being read or waits for a reader, by its number.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ enum StreamState {
     /// Being read; the reader releases it when this is cancelled.
     BeingRead(CancellationToken),
     /// Waiting for a reader; the number identifies this wait.
-    Parked(Box<MessageFeed>, u64),
+    Waiting(Box<MessageFeed>, u64),
 }
 
 impl SessionStreams {
@@ -48,7 +48,7 @@ impl SessionStreams {
     pub(super) fn take(&self, number: u64) -> Option<MessageFeed> {
         let mut all = self.lock();
         match all.remove(&number)? {
-            StreamState::Parked(feed, _) => Some(*feed),
+            StreamState::Waiting(feed, _) => Some(*feed),
             read @ StreamState::BeingRead(_) => {
                 all.insert(number, read);
                 None
@@ -67,7 +67,7 @@ impl SessionStreams {
             }
             match self.lock().get(&number)? {
                 StreamState::BeingRead(revoked) => revoked.cancel(),
-                StreamState::Parked(..) => continue,
+                StreamState::Waiting(..) => continue,
             }
             time::timeout_at(deadline, changed).await.ok()?;
         }
@@ -79,14 +79,14 @@ impl SessionStreams {
         let mut all = self.lock();
         all.insert(
             feed.stream_number(),
-            StreamState::Parked(Box::new(feed), wait),
+            StreamState::Waiting(Box::new(feed), wait),
         );
-        let parked = all.iter().filter(|(number, it)| {
-            **number != STANDALONE_STREAM && matches!(it, StreamState::Parked(..))
+        let waiting = all.iter().filter(|(number, it)| {
+            **number != STANDALONE_STREAM && matches!(it, StreamState::Waiting(..))
         });
-        let oldest = parked.clone().next().map(|(number, _)| *number);
-        if parked.count() > MAX_PARKED_STREAMS
-            && let Some(StreamState::Parked(feed, _)) = oldest.and_then(|it| all.remove(&it))
+        let oldest = waiting.clone().next().map(|(number, _)| *number);
+        if waiting.count() > MAX_WAITING_STREAMS
+            && let Some(StreamState::Waiting(feed, _)) = oldest.and_then(|it| all.remove(&it))
         {
             feed.cancel();
         }
@@ -96,8 +96,8 @@ impl SessionStreams {
     /// Removes a stream if it still waits under this number, and cancels its request.
     pub(super) fn forget(&self, number: u64, wait: u64) {
         let mut all = self.lock();
-        if matches!(all.get(&number), Some(StreamState::Parked(_, parked)) if *parked == wait)
-            && let Some(StreamState::Parked(feed, _)) = all.remove(&number)
+        if matches!(all.get(&number), Some(StreamState::Waiting(_, current)) if *current == wait)
+            && let Some(StreamState::Waiting(feed, _)) = all.remove(&number)
         {
             feed.cancel();
         }

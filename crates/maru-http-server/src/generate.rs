@@ -346,12 +346,12 @@ fn sse_event(event: RunEvent) -> (&'static str, Value) {
         RunEvent::Text(text) => ("thought", json!({"text": text})),
         RunEvent::Reasoning(text) => ("reasoning", json!({"text": text})),
         RunEvent::TextWasReasoning => ("reasoning", json!({"text": "", "all_text": true})),
-        RunEvent::CallStarted(call) => ("call", call.shown()),
+        RunEvent::CallStarted(call) => ("call", call.to_json()),
         RunEvent::CallRejected { text, reason } => {
             ("rejected", json!({"text": text, "reason": reason}))
         }
         RunEvent::AwaitingApproval { id, tool } => ("approval", json!({"id": id, "name": tool})),
-        RunEvent::CallFinished(call) => ("observation", call.shown()),
+        RunEvent::CallFinished(call) => ("observation", call.to_json()),
         RunEvent::Usage(usage) => ("usage", usage),
         RunEvent::Completed(outcome) => ("answer", outcome_json(&outcome)),
     }
@@ -359,13 +359,13 @@ fn sse_event(event: RunEvent) -> (&'static str, Value) {
 
 fn outcome_json(outcome: &RunOutcome) -> Value {
     let cut = outcome.answer.cut;
-    let calls: Vec<Value> = outcome.calls.iter().map(agent::RunCall::shown).collect();
+    let calls: Vec<Value> = outcome.calls.iter().map(agent::RunCall::to_json).collect();
     let pending: Vec<Value> = outcome
         .pending_calls
         .iter()
-        .map(agent::RunCall::shown)
+        .map(agent::RunCall::to_json)
         .collect();
-    let mut usage = outcome.tokens.shown();
+    let mut usage = outcome.tokens.to_json();
     usage["tool_tokens"] = outcome.tool_tokens.into();
     json!({
         "text": outcome.answer.text,

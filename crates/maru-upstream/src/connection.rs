@@ -465,7 +465,7 @@ impl ConnectedState {
             }
         };
         tokio::select! {
-            () = self.active.link.lost().cancelled() => ConnectionEvent::Lost(self.active.link.close_reason()),
+            () = self.active.link.lost_token().cancelled() => ConnectionEvent::Lost(self.active.link.close_reason()),
             listed = refreshing => match listed {
                 Ok(listed) => ConnectionEvent::Listed(listed),
                 Err(error) => ConnectionEvent::Lost(error),

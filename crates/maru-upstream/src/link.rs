@@ -70,7 +70,7 @@ impl UpstreamLink {
     }
 
     /// Returns the token that is cancelled when the connection is lost.
-    pub(super) fn lost(&self) -> &CancellationToken {
+    pub(super) fn lost_token(&self) -> &CancellationToken {
         match self {
             Self::Channel(channel) => &channel.lost,
             Self::Http(link) => &link.lost,

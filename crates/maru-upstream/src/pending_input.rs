@@ -68,7 +68,10 @@ impl PendingInput {
             }
             all.insert(name.clone(), waiting);
         }
-        let (kept, lost) = (Arc::downgrade(connection), connection.link.lost().clone());
+        let (kept, lost) = (
+            Arc::downgrade(connection),
+            connection.link.lost_token().clone(),
+        );
         let forgotten = name.clone();
         let timeout = connection.pending_input.timeout;
         connection.spawn(async move {

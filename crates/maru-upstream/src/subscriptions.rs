@@ -58,7 +58,7 @@ pub(super) async fn listen_for_notifications(connection: Arc<ActiveConnection>) 
     tokio::select! {
         () = maintain_subscription(&connection) => (),
         () = connection.link.closing().cancelled() => (),
-        () = connection.link.lost().cancelled() => (),
+        () = connection.link.lost_token().cancelled() => (),
     }
 }
 

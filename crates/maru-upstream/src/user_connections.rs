@@ -121,7 +121,7 @@ impl UserConnections {
 impl UserSlot {
     fn live_connection(&self) -> Option<Arc<ActiveConnection>> {
         let active = lock(&self.active).clone();
-        active.filter(|it| !it.link.lost().is_cancelled())
+        active.filter(|it| !it.link.lost_token().is_cancelled())
     }
 
     /// Replaces the connection and closes the one before.

@@ -182,6 +182,6 @@ fn finish(outcome: &RunOutcome) -> FinishReason {
 }
 
 fn usage(outcome: &RunOutcome) -> TokenUsage {
-    let shown = outcome.tokens.shown();
+    let shown = outcome.tokens.to_json();
     TokenUsage(shown.as_object().cloned().unwrap_or_default())
 }
