@@ -491,14 +491,21 @@ fn marker_follows(cursor: TextCursor<'_>) -> bool {
 
 /// The value without the line breaks that frame it.
 fn strip_framing_newlines<'a>(value: &ParameterText<'a>, trims: bool) -> &'a str {
-    let mut text = value.text;
-    if trims && text.starts_with('\n') {
-        text = &text[1..];
-    }
+    let text = value.text;
+    let line_break = if text.starts_with("\r\n") {
+        "\r\n"
+    } else {
+        "\n"
+    };
+    let text = match text.strip_prefix(line_break) {
+        Some(rest) if trims => rest,
+        _ => text,
+    };
     if trims || value.is_unclosed {
-        text = text.strip_suffix('\n').unwrap_or(text);
+        text.strip_suffix(line_break).unwrap_or(text)
+    } else {
+        text
     }
-    text
 }
 
 /// The text of a CDATA section, if the value is one.

@@ -15,6 +15,8 @@ const CORPORA: [&str; 3] = [
 const CASES: &str = include_str!("../../../../tests/data/dialects_cases.jsonl");
 /// More of them, of the same tools. `"native": "*"` marks what only prompted models mean.
 const MORE_CASES: &str = include_str!("../../../../tests/data/dialects_cases_2.jsonl");
+/// Variants of all families: line breaks, quotes, nesting, Korean, and examples that are no calls.
+const VARIANT_CASES: &str = include_str!("../../../../tests/data/dialects_cases_3.jsonl");
 /// What models write by their chat templates, in the same form.
 const TEMPLATE_CASES: &str = include_str!("../../../../tests/data/dialects_templates.jsonl");
 
@@ -37,7 +39,8 @@ fn every_case_is_right_in_every_chunking() {
 
 #[test]
 fn every_further_case_is_right_for_native_and_prompted_models() {
-    check_cases(CASES.lines().chain(MORE_CASES.lines()));
+    let more = MORE_CASES.lines().chain(VARIANT_CASES.lines());
+    check_cases(CASES.lines().chain(more));
 }
 
 #[test]
