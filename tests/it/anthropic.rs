@@ -19,6 +19,8 @@ pub(crate) struct StreamedMessage {
     pub(crate) stop_reason: Value,
     pub(crate) stop_sequence: Value,
     pub(crate) usage: Value,
+    /// The tokens of the request that the first event names.
+    pub(crate) estimated_input: Value,
     pub(crate) error: Option<Value>,
     /// The events in their order, those of one kind behind each other once.
     pub(crate) events: Vec<String>,
@@ -79,9 +81,9 @@ pub(crate) async fn read_message_stream(mut reply: TestResponse) -> StreamedMess
                 assert_eq!(data["message"]["content"], json!([]));
                 assert_eq!(data["message"]["stop_reason"], Value::Null);
                 assert!(data["message"]["usage"]["output_tokens"].is_u64());
-                let input = data["message"]["usage"]["input_tokens"].as_u64();
+                found.estimated_input = data["message"]["usage"]["input_tokens"].clone();
                 assert!(
-                    input > Some(0),
+                    found.estimated_input.as_u64() > Some(0),
                     "an estimate, until the backend has counted"
                 );
             }
@@ -290,7 +292,7 @@ async fn every_end_has_its_stop_reason() {
         ("length", "max_tokens", Value::Null),
         ("filter", "refusal", Value::Null),
         ("sequence", "stop_sequence", "END".into()),
-        ("refusal", "end_turn", Value::Null),
+        ("refusal", "refusal", Value::Null),
     ] {
         let change = json!({"messages": [{"role": "user", "content": said}]});
         let whole = whole_message(&hub, change.clone()).await;
@@ -307,6 +309,26 @@ async fn every_end_has_its_stop_reason() {
             "{said}"
         );
     }
+}
+
+#[tokio::test]
+async fn tokens_that_no_backend_counts_are_estimated() {
+    let model = FakeModelServer::start(|_, seen| {
+        if seen.body["stream"] == true {
+            streamed_by_byte("text", "stop")
+        } else {
+            let message = json!({"role": "assistant", "content": "text"});
+            let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+            crate::openai::fake_model::json_response(200, "", &json!({"choices": [choice]}))
+        }
+    })
+    .await;
+    let hub = hub_of(&model).await;
+    let whole = whole_message(&hub, json!({})).await;
+    let streamed = streamed_message(&hub, json!({})).await;
+    assert!(streamed.usage["input_tokens"].as_u64() > Some(0));
+    assert_eq!(streamed.usage["input_tokens"], streamed.estimated_input);
+    assert_eq!(whole["usage"]["input_tokens"], streamed.estimated_input);
 }
 
 #[tokio::test]

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::record::TokenTotals;
 use maru_llm::{
-    self as llm, ChatMessage, ChatResponse, ChatRole, ChatToolCall, FinishReason, InvalidToolCall,
-    TokenUsage,
+    self as llm, ChatMessage, ChatResponse, ChatRole, ChatToolCall, InvalidToolCall, TokenUsage,
 };
 use maru_tools::estimate_tokens;
 
@@ -237,8 +236,10 @@ impl AgentMachine {
         self.keep_text(&response.text);
         let wants_tools = !response.calls.is_empty() || !response.invalid_calls.is_empty();
         match response.finish_reason {
-            FinishReason::Length if wants_tools => self.request_correction(&reply, CUT_OFF_CALL),
-            FinishReason::Length => self.finish(CutReason::Length, &reply),
+            reason if reason.is_cut() && wants_tools => {
+                self.request_correction(&reply, CUT_OFF_CALL)
+            }
+            reason if reason.is_cut() => self.finish(CutReason::Length, &reply),
             _ if !wants_tools => {
                 let response = reply.response;
                 MachineEffect::Finish(FinalAnswer {
@@ -487,7 +488,7 @@ fn truncate_observation(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maru_llm::InvalidNativeCall;
+    use maru_llm::{FinishReason, InvalidNativeCall};
 
     const LIMITS: RunLimits = RunLimits {
         max_rounds: 5,

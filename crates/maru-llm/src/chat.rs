@@ -197,8 +197,12 @@ pub struct InvalidNativeCall {
 pub enum FinishReason {
     /// It was complete.
     Stop,
-    /// It was cut off.
+    /// It was cut off: it has as many tokens as it may.
     Length,
+    /// It was cut off: the model reads no more tokens.
+    ContextWindow,
+    /// The backend wants to go on in the next request, with the response so far.
+    Paused,
     /// It calls tools.
     ToolCalls,
     /// It was suppressed.
@@ -317,12 +321,24 @@ fn append(all: &mut String, piece: String) {
     }
 }
 
+impl ChatEvent {
+    /// Whether a client gets something of the model's answer by it, or learns that it ended.
+    pub(super) fn is_output(&self) -> bool {
+        !matches!(self, Self::Usage(_) | Self::SystemFingerprint(_))
+    }
+}
+
 impl FinishReason {
+    /// Whether the model had more to write.
+    pub fn is_cut(self) -> bool {
+        matches!(self, Self::Length | Self::ContextWindow)
+    }
+
     /// As OpenAI names it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
+            Self::Stop | Self::Paused => "stop",
+            Self::Length | Self::ContextWindow => "length",
             Self::ToolCalls => "tool_calls",
             Self::ContentFilter => "content_filter",
         }

@@ -226,7 +226,7 @@ impl ResponseDecoder {
             self.complete_constrained(reader, out);
         }
         self.parser
-            .finish(finish == FinishReason::Length, &mut self.dialect_events);
+            .finish(finish.is_cut(), &mut self.dialect_events);
         self.forward_events(out);
         self.emit_native_calls(usize::MAX, out);
         for call in mem::take(&mut self.held_calls) {
@@ -236,13 +236,14 @@ impl ResponseDecoder {
         }
         let is_cut = self.open_call.take().is_some();
         out.push(ChatEvent::Finish(match finish {
-            FinishReason::Length | FinishReason::ContentFilter => finish,
-            // The client has the beginning of a call that will never be complete.
-            FinishReason::Stop | FinishReason::ToolCalls if is_cut => FinishReason::Length,
-            FinishReason::Stop | FinishReason::ToolCalls if self.emitted_calls.is_empty() => {
-                FinishReason::Stop
+            FinishReason::Length | FinishReason::ContextWindow | FinishReason::ContentFilter => {
+                finish
             }
-            FinishReason::Stop | FinishReason::ToolCalls => FinishReason::ToolCalls,
+            // The client has the beginning of a call that will never be complete.
+            _ if is_cut => FinishReason::Length,
+            _ if !self.emitted_calls.is_empty() => FinishReason::ToolCalls,
+            FinishReason::Paused => FinishReason::Paused,
+            FinishReason::Stop | FinishReason::ToolCalls => FinishReason::Stop,
         }));
     }
 

@@ -126,13 +126,8 @@ impl ModelRequestRecorder {
 
     fn record_finish(&mut self, reason: FinishReason) {
         self.is_complete = true;
-        let reason = match reason {
-            FinishReason::Stop => "stop",
-            FinishReason::Length => "length",
-            FinishReason::ToolCalls => "tool_calls",
-            FinishReason::ContentFilter => "content_filter",
-        };
-        self.span.record("gen_ai.response.finish_reasons", reason);
+        self.span
+            .record("gen_ai.response.finish_reasons", reason.as_str());
     }
 
     fn end(&mut self, outcome: ModelOutcome) {

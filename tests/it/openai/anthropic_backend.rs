@@ -272,6 +272,44 @@ async fn overload_is_retried_and_errors_have_only_their_name() {
 }
 
 #[tokio::test]
+async fn every_end_reaches_clients_of_the_same_api_under_its_name() {
+    let ends = [
+        ("end_turn", "stop"),
+        ("max_tokens", "length"),
+        ("stop_sequence", "stop"),
+        ("refusal", "content_filter"),
+        ("model_context_window_exceeded", "length"),
+        ("pause_turn", "stop"),
+    ];
+    for (reason, finish) in ends {
+        let (_backend, hub) = anthropic(move |_, seen| {
+            if seen.body["stream"] == true {
+                let text = json!({"type": "text_delta", "text": "x"});
+                events(&[(json!({"type": "text", "text": ""}), vec![text])], reason)
+            } else {
+                message(json!([{"type": "text", "text": "x"}]), reason)
+            }
+        })
+        .await;
+        // Without the sequence itself it is nothing but the end.
+        let expected = if reason == "stop_sequence" {
+            "end_turn"
+        } else {
+            reason
+        };
+        assert_eq!(
+            whole_message(&hub, json!({})).await["stop_reason"],
+            expected
+        );
+        let body = message_body(json!({"stream": true}));
+        let streamed = read_message_stream(message_request(&hub, &body).send().await).await;
+        assert_eq!(streamed.stop_reason, expected);
+        assert_eq!(complete(&hub, json!({})).await.1, finish);
+        assert_eq!(complete_streamed(&hub, json!({})).await.finish, finish);
+    }
+}
+
+#[tokio::test]
 async fn signatures_pass_through_the_messages_and_responses_apis() {
     let (backend, hub) = anthropic(|_, seen| {
         if seen.body["stream"] == true {

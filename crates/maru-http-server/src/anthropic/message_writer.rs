@@ -26,6 +26,8 @@ pub(in super::super) struct MessageWriter {
     shows_thinking: bool,
     /// The tokens of the request, as a stream says before the backend has counted them.
     estimated_input: usize,
+    /// Whether the model declined.
+    is_refused: bool,
     has_begun: bool,
     open_block: Option<BlockKind>,
     /// Blocks that were begun.
@@ -45,6 +47,7 @@ impl MessageWriter {
             model: model.to_owned(),
             shows_thinking,
             estimated_input,
+            is_refused: false,
             has_begun: false,
             open_block: None,
             block_count: 0,
@@ -155,6 +158,72 @@ impl MessageWriter {
         block.push_str("{}}");
         self.write_block_start(BlockKind::ToolUse, &block, out);
     }
+
+    fn whole_message(&self, response: &ChatResponse) -> String {
+        let mut out = String::with_capacity(response.text.len() + 512);
+        write_message_head(&self.model, &mut out);
+        let mut blocks = Vec::new();
+        if self.shows_thinking {
+            blocks.extend(thinking_blocks(response));
+        }
+        let refusal = response.refusal.as_deref().unwrap_or_default();
+        for text in [response.text.as_str(), refusal] {
+            if !text.is_empty() {
+                let mut block = String::from("{\"type\":\"text\",\"text\":");
+                push_json_string(&mut block, text);
+                block.push('}');
+                blocks.push(block);
+            }
+        }
+        for call in &response.calls {
+            let mut block = String::new();
+            write_call_head(&call.id, &call.name, &mut block);
+            block.push_str(&call.arguments);
+            block.push('}');
+            blocks.push(block);
+        }
+        out.push_str(&blocks.join(","));
+        out.push_str("],");
+        let stop_sequence = response.stop_sequence.as_deref();
+        self.write_stop(response.finish_reason, stop_sequence, &mut out);
+        out.push_str(",\"usage\":");
+        self.write_usage(response.usage.as_ref(), &mut out);
+        out.push('}');
+        out
+    }
+
+    fn write_stop(&self, finish: FinishReason, stop_sequence: Option<&str>, out: &mut String) {
+        let reason = match finish {
+            FinishReason::Stop if self.is_refused => "refusal",
+            FinishReason::Stop if stop_sequence.is_some() => "stop_sequence",
+            FinishReason::Stop => "end_turn",
+            FinishReason::Paused => "pause_turn",
+            FinishReason::Length => "max_tokens",
+            FinishReason::ContextWindow => "model_context_window_exceeded",
+            FinishReason::ToolCalls => "tool_use",
+            FinishReason::ContentFilter => "refusal",
+        };
+        let _ = write!(out, "\"stop_reason\":\"{reason}\",\"stop_sequence\":");
+        match stop_sequence {
+            Some(text) => push_json_string(out, text),
+            None => out.push_str("null"),
+        }
+    }
+
+    /// Tokens of the prompt that the backend had in its cache are counted apart. Where the
+    /// backend counts none, those of the prompt are estimated.
+    fn write_usage(&self, usage: Option<&TokenUsage>, out: &mut String) {
+        let cached = usage.map_or(0, TokenUsage::cached);
+        let estimated = self.estimated_input as u64;
+        let input = usage
+            .map_or(estimated, TokenUsage::input)
+            .saturating_sub(cached);
+        let output = usage.map_or(0, TokenUsage::output);
+        let _ = write!(
+            out,
+            "{{\"input_tokens\":{input},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":{cached},\"output_tokens\":{output}}}"
+        );
+    }
 }
 
 impl ClientApi for MessageWriter {
@@ -166,8 +235,9 @@ impl ClientApi for MessageWriter {
         error_body(error)
     }
 
-    fn response_body(self, response: ChatResponse) -> String {
-        whole_message(&self.model, self.shows_thinking, &response)
+    fn response_body(mut self, response: ChatResponse) -> String {
+        self.is_refused = response.refusal.is_some();
+        self.whole_message(&response)
     }
 
     fn write_start(&mut self, out: &mut String) {
@@ -176,6 +246,7 @@ impl ClientApi for MessageWriter {
 
     fn write_piece(&mut self, piece: ResponsePiece, out: &mut String) {
         let shows_thinking = self.shows_thinking;
+        self.is_refused |= matches!(piece, ResponsePiece::Refusal(_));
         match piece {
             ResponsePiece::Text(text) | ResponsePiece::Refusal(text) => {
                 self.write_delta(BlockKind::Text, &text, out);
@@ -209,9 +280,9 @@ impl ClientApi for MessageWriter {
         self.write_block_stop(out);
         begin_event(out, Some("message_delta"));
         out.push_str("{\"type\":\"message_delta\",\"delta\":{");
-        write_stop(end.finish, end.stop_sequence.as_deref(), out);
+        self.write_stop(end.finish, end.stop_sequence.as_deref(), out);
         out.push_str("},\"usage\":");
-        write_usage(end.usage.as_ref(), out);
+        self.write_usage(end.usage.as_ref(), out);
         out.push('}');
         end_event(out);
         let stop = "{\"type\":\"message_stop\"}";
@@ -229,39 +300,6 @@ impl ClientApi for MessageWriter {
     ) -> Response {
         event_stream_with_ping(texts, keep_alive, &PING)
     }
-}
-
-fn whole_message(model: &str, shows_thinking: bool, response: &ChatResponse) -> String {
-    let mut out = String::with_capacity(response.text.len() + 512);
-    write_message_head(model, &mut out);
-    let mut blocks = Vec::new();
-    if shows_thinking {
-        blocks.extend(thinking_blocks(response));
-    }
-    let refusal = response.refusal.as_deref().unwrap_or_default();
-    for text in [response.text.as_str(), refusal] {
-        if !text.is_empty() {
-            let mut block = String::from("{\"type\":\"text\",\"text\":");
-            push_json_string(&mut block, text);
-            block.push('}');
-            blocks.push(block);
-        }
-    }
-    for call in &response.calls {
-        let mut block = String::new();
-        write_call_head(&call.id, &call.name, &mut block);
-        block.push_str(&call.arguments);
-        block.push('}');
-        blocks.push(block);
-    }
-    out.push_str(&blocks.join(","));
-    out.push_str("],");
-    let stop_sequence = response.stop_sequence.as_deref();
-    write_stop(response.finish_reason, stop_sequence, &mut out);
-    out.push_str(",\"usage\":");
-    write_usage(response.usage.as_ref(), &mut out);
-    out.push('}');
-    out
 }
 
 /// Reasoning with the backend's signatures, or with one of ours.
@@ -298,30 +336,4 @@ fn write_call_head(id: &str, name: &str, out: &mut String) {
     out.push_str(",\"name\":");
     push_json_string(out, name);
     out.push_str(",\"input\":");
-}
-
-fn write_stop(finish: FinishReason, stop_sequence: Option<&str>, out: &mut String) {
-    let reason = match finish {
-        FinishReason::Stop if stop_sequence.is_some() => "stop_sequence",
-        FinishReason::Stop => "end_turn",
-        FinishReason::Length => "max_tokens",
-        FinishReason::ToolCalls => "tool_use",
-        FinishReason::ContentFilter => "refusal",
-    };
-    let _ = write!(out, "\"stop_reason\":\"{reason}\",\"stop_sequence\":");
-    match stop_sequence {
-        Some(text) => push_json_string(out, text),
-        None => out.push_str("null"),
-    }
-}
-
-/// Tokens of the prompt that the backend had in its cache are counted apart.
-fn write_usage(usage: Option<&TokenUsage>, out: &mut String) {
-    let cached = usage.map_or(0, TokenUsage::cached);
-    let input = usage.map_or(0, TokenUsage::input).saturating_sub(cached);
-    let output = usage.map_or(0, TokenUsage::output);
-    let _ = write!(
-        out,
-        "{{\"input_tokens\":{input},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":{cached},\"output_tokens\":{output}}}"
-    );
 }

@@ -96,10 +96,7 @@ impl<const IS_CHAT: bool> OllamaWriter<IS_CHAT> {
         let now = Instant::now();
         let first_at = self.first_at.unwrap_or(now);
         let (total, first) = (now - self.started_at, first_at - self.started_at);
-        let reason = match finish {
-            FinishReason::Length => "length",
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::ContentFilter => "stop",
-        };
+        let reason = if finish.is_cut() { "length" } else { "stop" };
         let (input, output) = (
             usage.map_or(0, TokenUsage::input),
             usage.map_or(0, TokenUsage::output),

@@ -24,8 +24,8 @@ impl<'a> ResponseState<'a> {
 
     pub(super) fn ended(finish: FinishReason, usage: Option<&'a TokenUsage>) -> Self {
         let incomplete = match finish {
-            FinishReason::Stop | FinishReason::ToolCalls => None,
-            FinishReason::Length => Some("max_output_tokens"),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Paused => None,
+            FinishReason::Length | FinishReason::ContextWindow => Some("max_output_tokens"),
             FinishReason::ContentFilter => Some("content_filter"),
         };
         Self {

@@ -218,7 +218,9 @@ fn push_fragment(
 fn decode_end(reason: Option<&str>, decoder: &mut ResponseDecoder) {
     let reason = match reason {
         None => return,
-        Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
+        Some("max_tokens") => FinishReason::Length,
+        Some("model_context_window_exceeded") => FinishReason::ContextWindow,
+        Some("pause_turn") => FinishReason::Paused,
         Some("tool_use") => FinishReason::ToolCalls,
         Some("refusal") => FinishReason::ContentFilter,
         Some(_) => FinishReason::Stop,
