@@ -11,6 +11,7 @@ mod gemini;
 mod modes;
 mod queue;
 mod real_model;
+mod reasoning_start;
 mod requests;
 mod sdk;
 mod streamed_arguments;

@@ -32,7 +32,9 @@ pub use layers::{
 };
 pub use limits::LimitSettings;
 pub use maru_runtime::{MASK, SecretString, mask_arguments, mask_secrets, masked_argument_values};
-pub use models::{BackendApi, ChatSettings, ClientMode, ModelDefinition, ModelPrice, ToolMode};
+pub use models::{
+    BackendApi, ChatSettings, ClientMode, ModelDefinition, ModelPrice, StartsInReasoning, ToolMode,
+};
 pub use programs::ProgramSettings;
 pub use reference::{ConfigRow, config_rows, reference_markdown, section_descriptions};
 pub use schema::schema;

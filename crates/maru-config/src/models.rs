@@ -35,6 +35,9 @@ pub struct ModelDefinition {
     /// Syntax in which the model writes tool calls; `auto` detects it.
     #[serde(default = "default_dialect")]
     pub dialect: String,
+    /// Whether the model's text begins inside its reasoning, because its chat template has opened the reasoning and the text only closes it: `always`, `never`, or `auto` to go by its last answer.
+    #[serde(default)]
+    pub starts_in_reasoning: StartsInReasoning,
     /// How the client gets tool calls: `openai`, `xml` or `shell`.
     #[serde(default)]
     pub client_mode: Option<ClientMode>,
@@ -123,6 +126,20 @@ pub enum ToolMode {
     Constrained,
 }
 
+/// Whether the text of a model begins inside its reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum StartsInReasoning {
+    /// If its last answer did. A stream is then held back until the reasoning ends.
+    #[default]
+    Auto,
+    /// In every answer. A stream has the reasoning while the model writes it.
+    Always,
+    /// In no answer: a stream is never held back.
+    Never,
+}
+
 /// How a client gets tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -168,6 +185,7 @@ impl Default for ModelDefinition {
             model: None,
             tool_mode: ToolMode::default(),
             dialect: default_dialect(),
+            starts_in_reasoning: StartsInReasoning::default(),
             client_mode: None,
             requests_per_minute: None,
             max_concurrent: None,

@@ -45,6 +45,8 @@ pub(super) struct EventBuffer {
     dropped_whitespace: bool,
     /// Text at the beginning of the message is held back: it may be reasoning.
     holds_start: bool,
+    /// The message began inside reasoning.
+    started_in_reasoning: bool,
     pub(super) last: LastEvent,
     /// The end of the visible text.
     tail: String,
@@ -148,6 +150,7 @@ impl EventBuffer {
 
     /// Its end came without a beginning.
     pub(super) fn reclassify_text_as_reasoning(&mut self) {
+        self.started_in_reasoning = true;
         if self.holds_start {
             self.turn_held_text_into_reasoning();
         } else if self.has_text {
@@ -155,6 +158,22 @@ impl EventBuffer {
         }
         self.has_text = false;
         self.end_reasoning();
+    }
+
+    /// Whether a closing tag without an opening one showed that the message began inside
+    /// reasoning.
+    pub(super) fn started_in_reasoning(&self) -> bool {
+        self.started_in_reasoning
+    }
+
+    /// Whether text is held back because it may be reasoning.
+    pub(super) fn holds_start_text(&self) -> bool {
+        self.holds_start && !self.ready.is_empty()
+    }
+
+    /// The beginning of the message is known not to be reasoning.
+    pub(super) fn release_start(&mut self) {
+        self.holds_start = false;
     }
 
     fn turn_held_text_into_reasoning(&mut self) {

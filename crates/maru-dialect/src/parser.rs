@@ -169,6 +169,24 @@ impl DialectParser {
         self.buffer.len()
     }
 
+    /// Returns whether the message began inside reasoning: the tag that closed it came
+    /// without one that opened it.
+    pub fn started_in_reasoning(&self) -> bool {
+        self.event_buffer.started_in_reasoning()
+    }
+
+    /// Returns whether text is held back because it may be reasoning.
+    pub fn holds_start_text(&self) -> bool {
+        self.event_buffer.holds_start_text()
+    }
+
+    /// Hands out the text that was held back because it may be reasoning: the backend
+    /// sends the reasoning apart from the text.
+    pub fn release_start(&mut self, events: &mut Vec<DialectEvent>) {
+        self.event_buffer.release_start();
+        self.event_buffer.drain_to(events);
+    }
+
     /// Parses the next chunk. Events that no further text can change are appended to
     /// `events`.
     pub fn push(&mut self, text: &str, events: &mut Vec<DialectEvent>) {

@@ -15,6 +15,7 @@ use super::{
     chat::{ANTHROPIC_CONTENT, random_id},
     constrained::{self, ConstrainedOutput, ConstrainedPiece, ConstrainedReader},
     native_calls::{NativeCall, NativeCalls, ToolCallFragment},
+    reasoning_start::ReasoningStart,
 };
 
 /// The most bytes that one response may hold.
@@ -27,6 +28,8 @@ pub(super) struct DecoderOptions {
     pub(super) plain_text: bool,
     /// The syntax of calls in the text.
     pub(super) dialect: DialectSelection,
+    /// Whether the text begins inside reasoning.
+    pub(super) reasoning_start: ReasoningStart,
     /// Whether maru's own prompt says how to write a call.
     pub(super) prompted: bool,
     /// Whether the output is constrained to our own form.
@@ -45,6 +48,7 @@ impl DecoderOptions {
         Self {
             plain_text: true,
             dialect: DialectSelection::Auto,
+            reasoning_start: ReasoningStart::NotExpected,
             prompted: false,
             constrained: false,
             stream_arguments: false,
@@ -95,6 +99,8 @@ impl ResponseDecoder {
     pub(super) fn new(tools: ToolSet, options: DecoderOptions) -> Self {
         let tools = Arc::new(tools);
         let dialect_options = DialectOptions {
+            starts_in_reasoning: options.reasoning_start == ReasoningStart::Certain,
+            may_start_in_reasoning: options.reasoning_start == ReasoningStart::Likely,
             prompted: options.prompted,
             stream_arguments: options.stream_arguments,
             ..DialectOptions::default()
@@ -152,6 +158,8 @@ impl ResponseDecoder {
     ) -> Result<(), ResponseTooLarge> {
         self.count_bytes(text)?;
         if !text.is_empty() {
+            self.parser.release_start(&mut self.dialect_events);
+            self.forward_events(out);
             out.push(ChatEvent::Reasoning(text.to_owned()));
         }
         Ok(())
@@ -201,6 +209,16 @@ impl ResponseDecoder {
 
     pub(super) fn is_finished(&self) -> bool {
         self.finish_reason.is_some()
+    }
+
+    /// Whether the text turned out to begin inside reasoning.
+    pub(super) fn started_in_reasoning(&self) -> bool {
+        self.parser.started_in_reasoning()
+    }
+
+    /// Whether text is held back because it may be reasoning.
+    pub(super) fn holds_start_text(&self) -> bool {
+        self.parser.holds_start_text()
     }
 
     /// How many bytes are held back and looked at again when more arrives.

@@ -26,6 +26,7 @@ mod native_calls;
 mod openai;
 mod prompt;
 mod queue;
+mod reasoning_start;
 mod reloadable;
 mod request_options;
 mod request_recorder;

@@ -1,7 +1,7 @@
 //! One request on its way to a backend: its place in the queue, and the next backend if
 //! the first one fails before its response has begun.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use maru_http::RetrySchedule;
 use maru_runtime::tasks::with_timeout;
@@ -184,6 +184,8 @@ impl ModelCall<'_> {
             is_event_stream,
             decoder,
             backend: entry.backend,
+            backend_model: model.clone(),
+            reasoning_starts: Arc::clone(&entry.reasoning_starts),
             model: self.name.clone(),
             deadline: self.deadline,
             timeout: self.limit,

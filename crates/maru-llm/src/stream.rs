@@ -13,12 +13,13 @@ use maru_runtime::{
 use tokio::time::Instant;
 
 use super::{
-    ChatEvent, ChatResponse, Error, anthropic,
+    ChatEvent, ChatResponse, Error, FinishReason, anthropic,
     backend_health::BackendHealth,
     decoder::ResponseDecoder,
     gemini,
     openai::{self, ProtocolViolation},
     queue::QueuePermit,
+    reasoning_start::ReasoningStarts,
     request_recorder::ModelRequestRecorder,
 };
 use maru_config::BackendApi;
@@ -61,6 +62,9 @@ pub struct ChatStream {
     unspent_bytes: usize,
     /// What was read before the stream was handed out.
     prefetched: Option<PrefetchedEvents>,
+    /// The backend's name of the model, and where the beginning of its response is recorded.
+    backend_model: String,
+    reasoning_starts: Arc<ReasoningStarts>,
     health: Arc<BackendHealth>,
     _permit: QueuePermit,
     recorder: ModelRequestRecorder,
@@ -96,6 +100,9 @@ pub(super) struct ChatStreamParts {
     pub(super) is_event_stream: bool,
     pub(super) decoder: ResponseDecoder,
     pub(super) backend: BackendApi,
+    /// The backend's name of the model.
+    pub(super) backend_model: String,
+    pub(super) reasoning_starts: Arc<ReasoningStarts>,
     pub(super) model: String,
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
@@ -139,6 +146,8 @@ impl ChatStream {
             work_slice: WorkSlice::default(),
             unspent_bytes: 0,
             prefetched: None,
+            backend_model: parts.backend_model,
+            reasoning_starts: parts.reasoning_starts,
             health: parts.health,
             _permit: parts.permit,
             recorder: parts.recorder,
@@ -179,27 +188,81 @@ impl ChatStream {
                 self.health.record_failure(None);
             }
         }
+        self.record_reasoning_start(&out[before..]);
         self.recorder.observe(&out[before..], &read);
         read
+    }
+
+    /// At the end of the response: one that was cut off, or has only calls, may have begun
+    /// in reasoning nevertheless.
+    fn record_reasoning_start(&self, events: &[ChatEvent]) {
+        let finish = events.iter().find_map(|it| match it {
+            ChatEvent::Finish(reason) => Some(*reason),
+            _ => None,
+        });
+        if let (Some(finish), Some(decoder)) = (finish, &self.decoder) {
+            let started = decoder.response_decoder.started_in_reasoning();
+            if started || finish == FinishReason::Stop {
+                self.reasoning_starts.record(&self.backend_model, started);
+            }
+        }
     }
 
     /// Reads until the response has begun, for the next reader. Fails if it breaks before,
     /// when another backend can still be asked.
     pub(super) async fn prefetch(&mut self) -> Result<(), Error> {
-        let mut events = Vec::new();
-        let read = loop {
-            let read = self.read_events(&mut events).await;
-            if !events.is_empty() || !matches!(read, Ok(true)) {
-                break read;
-            }
+        let has_begun = |this: &Self, new: &[ChatEvent]| {
+            new.iter().any(ChatEvent::is_output) || this.holds_start_text()
         };
+        let (events, read) = self.read_until(has_begun).await;
         match read {
-            Err(error) if events.is_empty() => Err(error),
+            Err(error) if !events.iter().any(ChatEvent::is_output) => Err(error),
             read => {
                 self.prefetched = Some((events, read));
                 Ok(())
             }
         }
+    }
+
+    /// Reads until the response calls a tool, for the next reader; false if it is an answer
+    /// without a call.
+    pub(super) async fn prefetch_call(&mut self) -> bool {
+        let is_call = |it: &ChatEvent| {
+            matches!(
+                it,
+                ChatEvent::ToolCallStarted { .. } | ChatEvent::ToolCall(_)
+            )
+        };
+        let has_call = |_: &Self, new: &[ChatEvent]| new.iter().any(is_call);
+        let (events, read) = self.read_until(has_call).await;
+        let is_answer = events.contains(&ChatEvent::Finish(FinishReason::Stop))
+            && !events
+                .iter()
+                .any(|it| is_call(it) || matches!(it, ChatEvent::Refusal(_)));
+        self.prefetched = Some((events, read));
+        !is_answer
+    }
+
+    /// Reads until `is_enough` of the events that came last.
+    async fn read_until(
+        &mut self,
+        is_enough: impl Fn(&Self, &[ChatEvent]) -> bool,
+    ) -> PrefetchedEvents {
+        let prefetched = self.prefetched.take();
+        let (mut events, mut read) = prefetched.unwrap_or_else(|| (Vec::new(), Ok(true)));
+        let mut seen = 0;
+        while matches!(read, Ok(true)) && !is_enough(self, &events[seen..]) {
+            seen = events.len();
+            read = self.read_events(&mut events).await;
+        }
+        (events, read)
+    }
+
+    /// Whether the model writes what may be its reasoning, for which no limit of a
+    /// beginning counts.
+    fn holds_start_text(&self) -> bool {
+        let decoder = self.decoder.as_ref();
+        decoder.is_some_and(|it| it.response_decoder.holds_start_text())
     }
 
     /// Gives up a response that has not begun.

@@ -45,7 +45,7 @@ const prices = ['input', 'output', 'cached'];
 /** What the form shows of a definition. Pure. */
 export function formOf(definition: ModelDefinition): Record<string, string> {
   const text = (value: unknown) => (value === undefined || value === null ? '' : String(value));
-  const form: Record<string, string> = { name: '', backend: 'openai', base_url: '', api_key: '', model: '', tool_mode: 'auto', dialect: 'auto', client_mode: '' };
+  const form: Record<string, string> = { name: '', backend: 'openai', base_url: '', api_key: '', model: '', tool_mode: 'auto', dialect: 'auto', starts_in_reasoning: 'auto', client_mode: '' };
   for (const key of [...Object.keys(form), ...numbers]) form[key] = text(definition[key]) || form[key] || '';
   form.aliases = (definition.aliases ?? []).join(', ');
   for (const key of prices) form[`price.${key}`] = text(definition.price?.[key]);
@@ -56,7 +56,7 @@ export function formOf(definition: ModelDefinition): Record<string, string> {
 export function definitionOf(form: Record<string, string>): ModelDefinition {
   const number = (text: string) => (Number.isFinite(Number(text)) ? Number(text) : text);
   const definition: ModelDefinition = { name: form.name.trim() };
-  for (const key of ['backend', 'base_url', 'model', 'tool_mode', 'dialect', 'client_mode']) {
+  for (const key of ['backend', 'base_url', 'model', 'tool_mode', 'dialect', 'starts_in_reasoning', 'client_mode']) {
     if (form[key].trim()) definition[key] = form[key].trim();
   }
   // An empty key removes a stored one; the mask keeps it.

@@ -79,8 +79,8 @@ impl ResponseSequence {
                     out(ResponsePiece::ReasoningSignature(signature));
                 }
                 ChatEvent::RedactedReasoning(data) => out(ResponsePiece::RedactedReasoning(data)),
-                // It is out already.
-                ChatEvent::TextWasReasoning => (),
+                // The text is out already: what follows is another paragraph.
+                ChatEvent::TextWasReasoning => self.push_text("\n\n".to_owned(), &mut out),
                 ChatEvent::InvalidCall(invalid) => {
                     // One that stands apart from the text gets a line of its own.
                     let gap = if self.has_open_line { "\n" } else { "" };
