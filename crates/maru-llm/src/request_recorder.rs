@@ -81,7 +81,7 @@ impl ModelRequestRecorder {
 
     /// Records events of the response, and its end.
     pub(super) fn observe(&mut self, events: &[ChatEvent], read: &Result<bool, Error>) {
-        if self.first_token.is_none() && !events.is_empty() {
+        if self.first_token.is_none() && events.iter().any(ChatEvent::is_output) {
             let wait = self.started_at.elapsed();
             self.first_token = Some(wait);
             self.metrics.observe_first_token(&self.model, wait);

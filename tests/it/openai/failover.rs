@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use maru::config::{Config, ModelDefinition};
+use maru::config::{BackendApi, Config, ModelDefinition};
 use maru_runtime::tasks::Tasks;
 use serde_json::{Value, json};
 use tokio::{
@@ -211,6 +211,21 @@ async fn response_that_breaks_before_its_first_event_comes_from_the_next_backend
             stream_head(),
             event_step(&json!({"error": {"message": "overloaded"}})),
         ],
+        // Nothing of it is the model's.
+        vec![
+            stream_head(),
+            event_step(&json!({"choices": [], "system_fingerprint": "fp_1"})),
+            delta_step(json!({"role": "assistant", "content": ""}), None),
+            event_step(&json!({"choices": [], "usage": {"prompt_tokens": 3}})),
+        ],
+        // What Anthropic's API begins with.
+        vec![
+            stream_head(),
+            event_step(
+                &json!({"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 1}}}),
+            ),
+            event_step(&json!({"type": "ping"})),
+        ],
         vec![ScriptStep::Send(
             "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 0\r\n\r\n".to_owned(),
         )],
@@ -218,7 +233,16 @@ async fn response_that_breaks_before_its_first_event_comes_from_the_next_backend
     for beginning in beginnings {
         let first = FakeModelServer::start_with_steps(beginning.clone()).await;
         let second = FakeModelServer::start_with_steps(streamed_by_byte("second", "stop")).await;
-        let hub = hub_with(vec![first.model(), second.model()]).await;
+        let is_anthropic = format!("{beginning:?}").contains("message_start");
+        let first = ModelDefinition {
+            backend: if is_anthropic {
+                BackendApi::Anthropic
+            } else {
+                BackendApi::Openai
+            },
+            ..first.model()
+        };
+        let hub = hub_with(vec![first, second.model()]).await;
         let read = complete_streamed(&hub, json!({"tools": null})).await;
         assert_eq!(
             (read.text.as_str(), read.error),
