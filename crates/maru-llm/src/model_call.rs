@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use maru_http::RetrySchedule;
 use maru_runtime::tasks::with_timeout;
 use tokio::time::Instant;
-use tracing::{Instrument as _, warn};
+use tracing::{Instrument as _, debug, warn};
 
 use super::{
     ChatRequest, ChatRequestOptions, ChatStream, Error,
@@ -144,8 +144,33 @@ impl ModelCall<'_> {
         }
     }
 
-    /// Waits in the queue of one backend and sends the request to it.
+    /// Sends the request to one backend. A model that answers in text although it has to call
+    /// is asked once more, and then held to a call.
     async fn start_once(
+        &self,
+        candidate: &BackendCandidate<'_>,
+        request: ChatRequest,
+        attempts: SendAttempts,
+    ) -> Result<ChatStream, FailedAttempt> {
+        let BackendCandidate { entry, model } = candidate;
+        if !entry.may_ignore_choice(&request, model) {
+            return self.send_once(candidate, request, attempts).await;
+        }
+        let mut stream = self.send_once(candidate, request.clone(), attempts).await?;
+        if stream.prefetch_call().await {
+            return Ok(stream);
+        }
+        debug!(
+            model,
+            "the model ignores the choice of a tool; constraining it from now on"
+        );
+        entry.set_ignores_choice(model);
+        stream.into_recorder().discard();
+        self.send_once(candidate, request, attempts).await
+    }
+
+    /// Waits in the queue of one backend and sends the request to it.
+    async fn send_once(
         &self,
         candidate: &BackendCandidate<'_>,
         request: ChatRequest,

@@ -290,10 +290,28 @@ impl ModelEntry {
         }
     }
 
+    /// Whether `model` may answer `request` in text although it has to call. Backends at
+    /// other addresses than OpenAI's own may ignore the choice, such as Ollama; constrained
+    /// output holds the model to it.
+    pub(super) fn may_ignore_choice(&self, request: &ChatRequest, model: &str) -> bool {
+        self.tool_mode == ToolMode::Auto
+            && self.has_probe()
+            && is_forced(request)
+            && !self.tool_support.ignores_choice(model)
+    }
+
+    /// Remembers that `model` did.
+    pub(super) fn set_ignores_choice(&self, model: &str) {
+        self.tool_support.set_ignores_choice(model);
+    }
+
+    fn has_probe(&self) -> bool {
+        self.backend == BackendApi::Openai && self.base_url != OPENAI_BASE_URL
+    }
+
     /// How the tools of `request` reach `model`.
     async fn effective_tool_mode(&self, request: &ChatRequest, model: &str) -> ToolMode {
         let is_gemini = self.backend == BackendApi::Gemini;
-        let has_probe = self.backend == BackendApi::Openai && self.base_url != OPENAI_BASE_URL;
         match self.tool_mode {
             ToolMode::Auto | ToolMode::Native if is_gemini => {
                 if gemini::lacks_tool_support(model) {
@@ -302,8 +320,11 @@ impl ModelEntry {
                     ToolMode::Native
                 }
             }
+            ToolMode::Auto if is_forced(request) && self.tool_support.ignores_choice(model) => {
+                ToolMode::Constrained
+            }
             ToolMode::Auto if self.tool_support.is_refused(model) => ToolMode::Prompt,
-            ToolMode::Auto if is_callable(request) && has_probe => {
+            ToolMode::Auto if is_callable(request) && self.has_probe() => {
                 self.tool_support.probe(&self.service, model).await
             }
             ToolMode::Auto => ToolMode::Native,
@@ -425,6 +446,12 @@ impl ModelEntry {
 /// Whether the model may call a tool.
 fn is_callable(request: &ChatRequest) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None
+}
+
+/// Whether the model must call a tool.
+fn is_forced(request: &ChatRequest) -> bool {
+    let choice = &request.tool_choice;
+    is_callable(request) && matches!(choice, ToolChoice::Required | ToolChoice::Named(_))
 }
 
 fn parse_dialect(name: &str) -> Result<DialectSelection, String> {

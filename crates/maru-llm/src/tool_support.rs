@@ -11,7 +11,7 @@ use hyper::header::CONTENT_TYPE;
 use maru_http::{HttpResponse, JsonService, ServiceRequest};
 use maru_runtime::tasks::with_timeout;
 use serde_json::{Map, Value, json};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 use tracing::debug;
 
 use super::{TokenUsage, backend_client::ErrorResponse};
@@ -21,6 +21,8 @@ use maru_config::ToolMode;
 const MAX_REMEMBERED_MODELS: usize = 1000;
 /// How long one request of a probe may take; it may have to load the model.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a probe is not repeated that told nothing although the backend answers.
+const PROBE_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The question of a probe, and the fewest tokens that any tokenizer makes of it. A
 /// backend that counts fewer does not count.
 const PROBE_QUESTION: &str = "Reply with the single word yes and nothing else.";
@@ -34,27 +36,53 @@ pub(super) struct ToolSupport(Mutex<HashMap<String, ModelToolSupport>>);
 struct ModelToolSupport {
     /// The backend answered that the model does not support tools.
     is_refused: bool,
+    /// The model answered in text although it had to call.
+    ignores_choice: bool,
     probed: Arc<OnceCell<ToolMode>>,
+    /// When the last probe was inconclusive.
+    inconclusive_at: Option<Instant>,
 }
 
 /// A probe that told nothing.
-#[derive(Debug)]
-struct Inconclusive;
+#[derive(Debug, PartialEq, Eq)]
+enum ProbeFailure {
+    /// The backend cannot be reached, or is busy or starting.
+    Unavailable,
+    /// It answers something else, or takes too long for each request to wait for it.
+    Inconclusive,
+}
 
 impl ToolSupport {
     /// The mode for `model`, found out by a probe the first time. The next request probes
-    /// again if the backend did not answer.
+    /// again if the backend did not answer, and a later one if the answer told nothing.
     pub(super) async fn probe(&self, service: &JsonService, model: &str) -> ToolMode {
         let support = self.support_of(model);
         if support.is_refused {
             return ToolMode::Prompt;
         }
         let probed = support.probed.get_or_try_init(|| async {
-            let mode = probe_tool_mode(service, model).await?;
-            debug!(model, ?mode, "probed how the model takes tools");
-            Ok::<_, Inconclusive>(mode)
+            // Those that waited for a probe do not repeat it.
+            if self.is_inconclusive(model) {
+                return Err(ProbeFailure::Inconclusive);
+            }
+            let probed = probe_tool_mode(service, model).await;
+            debug!(model, ?probed, "probed how the model takes tools");
+            if probed == Err(ProbeFailure::Inconclusive) {
+                self.set_inconclusive(model);
+            }
+            probed
         });
         probed.await.copied().unwrap_or(ToolMode::Native)
+    }
+
+    /// Whether `model` answered in text although it had to call.
+    pub(super) fn ignores_choice(&self, model: &str) -> bool {
+        self.lock().get(model).is_some_and(|it| it.ignores_choice)
+    }
+
+    /// Remembers that it did.
+    pub(super) fn set_ignores_choice(&self, model: &str) {
+        self.remember(model, |it| it.ignores_choice = true);
     }
 
     /// Whether the backend answered that `model` does not support tools.
@@ -62,11 +90,28 @@ impl ToolSupport {
         self.lock().get(model).is_some_and(|it| it.is_refused)
     }
 
+    fn is_inconclusive(&self, model: &str) -> bool {
+        let models = self.lock();
+        let probed_at = models.get(model).and_then(|it| it.inconclusive_at);
+        probed_at.is_some_and(|at| at.elapsed() < PROBE_RETRY_DELAY)
+    }
+
+    /// Only a model that is remembered is probed.
+    fn set_inconclusive(&self, model: &str) {
+        if let Some(support) = self.lock().get_mut(model) {
+            support.inconclusive_at = Some(Instant::now());
+        }
+    }
+
     /// Remembers that the backend answered so.
     pub(super) fn set_refused(&self, model: &str) {
+        self.remember(model, |it| it.is_refused = true);
+    }
+
+    fn remember(&self, model: &str, change: impl FnOnce(&mut ModelToolSupport)) {
         let mut models = self.lock();
         if models.len() < MAX_REMEMBERED_MODELS || models.contains_key(model) {
-            models.entry(model.to_owned()).or_default().is_refused = true;
+            change(models.entry(model.to_owned()).or_default());
         }
     }
 
@@ -79,8 +124,8 @@ impl ToolSupport {
             }
             // Names that clients made up are not remembered without end, nor probed.
             None => ModelToolSupport {
-                is_refused: false,
                 probed: Arc::new(OnceCell::new_with(Some(ToolMode::Native))),
+                ..ModelToolSupport::default()
             },
         }
     }
@@ -92,7 +137,7 @@ impl ToolSupport {
 
 /// Asks the same question with and without a tool. If the prompt has as many tokens in
 /// both, the tool never reached the model.
-async fn probe_tool_mode(service: &JsonService, model: &str) -> Result<ToolMode, Inconclusive> {
+async fn probe_tool_mode(service: &JsonService, model: &str) -> Result<ToolMode, ProbeFailure> {
     let tool = json!({"type": "function", "function": {
         "name": "get_current_weather_in_city",
         "description": "Looks up the current weather in a city",
@@ -101,11 +146,11 @@ async fn probe_tool_mode(service: &JsonService, model: &str) -> Result<ToolMode,
     let with_tool = match send_probe(service, model, json!({"tools": [tool]})).await? {
         Ok(reply) => prompt_tokens(&reply),
         Err(error) if error.tools_unsupported => return Ok(ToolMode::Prompt),
-        Err(_) => return Err(Inconclusive),
+        Err(error) => return Err(failure_of(&error)),
     };
     let without = match send_probe(service, model, json!({})).await? {
         Ok(reply) => prompt_tokens(&reply),
-        Err(_) => return Err(Inconclusive),
+        Err(error) => return Err(failure_of(&error)),
     };
     if with_tool < MIN_PROBE_TOKENS || with_tool != without {
         return Ok(ToolMode::Native);
@@ -118,7 +163,7 @@ async fn probe_tool_mode(service: &JsonService, model: &str) -> Result<ToolMode,
 }
 
 /// Whether the backend holds its output to a schema: no model writes this by itself.
-async fn can_constrain(service: &JsonService, model: &str) -> Result<bool, Inconclusive> {
+async fn can_constrain(service: &JsonService, model: &str) -> Result<bool, ProbeFailure> {
     let schema = json!({
         "type": "object",
         "properties": {"maru": {"type": "string", "enum": ["ok"]}},
@@ -144,7 +189,7 @@ async fn send_probe(
     service: &JsonService,
     model: &str,
     change: Value,
-) -> Result<Result<Value, ErrorResponse>, Inconclusive> {
+) -> Result<Result<Value, ErrorResponse>, ProbeFailure> {
     let messages = json!([{"role": "user", "content": PROBE_QUESTION}]);
     let mut body = Map::new();
     body.insert("model".to_owned(), model.into());
@@ -157,13 +202,24 @@ async fn send_probe(
     let body = serde_json::to_vec(&body).expect("values are JSON");
     let request = ServiceRequest::post("/chat/completions".to_owned(), body);
     let reply = with_timeout(PROBE_TIMEOUT, async {
-        let reply = service.open_response(&request).await.ok()?;
+        let Ok(reply) = service.open_response(&request).await else {
+            return Err(ProbeFailure::Unavailable);
+        };
         if !reply.status.is_success() {
-            return Some(Err(ErrorResponse::read(reply).await));
+            return Ok(Err(ErrorResponse::read(reply).await));
         }
-        read_json(reply).await.map(Ok)
+        let document = read_json(reply).await;
+        document.map(Ok).ok_or(ProbeFailure::Inconclusive)
     });
-    reply.await.flatten().ok_or(Inconclusive)
+    reply.await.unwrap_or(Err(ProbeFailure::Inconclusive))
+}
+
+fn failure_of(error: &ErrorResponse) -> ProbeFailure {
+    if error.is_retryable() {
+        ProbeFailure::Unavailable
+    } else {
+        ProbeFailure::Inconclusive
+    }
 }
 
 /// A document; who streams without being asked to may never end.

@@ -154,6 +154,36 @@ async fn only_the_forced_tool_is_called() {
 }
 
 #[tokio::test]
+async fn model_that_ignores_the_choice_is_held_to_a_call() {
+    let backend = FakeModelServer::start(|_, seen| {
+        let text = match seen.body.get("response_format") {
+            Some(_) => "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\"}}",
+            None => "The weather? I like it.",
+        };
+        if seen.body["stream"] == true {
+            streamed_by_byte(text, "stop")
+        } else {
+            text_response(text)
+        }
+    })
+    .await;
+    let named = json!({"type": "function", "function": {"name": "get_weather"}});
+    for choice in [json!("required"), named] {
+        let hub = TestHub::with_config(|config| backend.configure(config)).await;
+        let before = backend.seen().len();
+        let forced = json!({"tool_choice": choice});
+        // The first stream has no trace of the answer either.
+        let streamed = complete_streamed(&hub, forced.clone()).await;
+        assert_eq!((streamed.text.as_str(), streamed.calls.len()), ("", 1));
+        assert_eq!(called_cities(&hub, forced).await, [["a"], ["a"]]);
+        let asked = backend.seen().len() - before;
+        assert_eq!(asked, 4, "only the first request is sent twice");
+        let (answer, _) = complete(&hub, json!({})).await;
+        assert_eq!(answer["content"], "The weather? I like it.");
+    }
+}
+
+#[tokio::test]
 async fn legacy_function_calls_are_calls() {
     let backend = FakeModelServer::start(|_, seen| {
         let function = |name: Option<&str>, arguments: &str| match name {

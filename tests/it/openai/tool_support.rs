@@ -82,6 +82,32 @@ async fn tools_that_reach_the_model_stay_native() {
 }
 
 #[tokio::test]
+async fn probe_that_tells_nothing_is_not_repeated_by_each_request() {
+    // It knows no `max_tokens`; one that is only busy is asked again.
+    for (status, expected) in [(400, 1), (503, 3)] {
+        let backend = FakeModelServer::start_with_probes(move |_, seen| {
+            if is_probe(seen) {
+                return json_response(
+                    status,
+                    "",
+                    &json!({"error": {"code": "unsupported_parameter"}}),
+                );
+            }
+            assert!(has_tools(seen), "nothing says that they do not arrive");
+            text_response("hi")
+        })
+        .await;
+        let hub = TestHub::with_config(|config| backend.configure(config)).await;
+        for _ in 0..3 {
+            complete(&hub, json!({})).await;
+        }
+        let probes = backend.seen().iter().filter(|it| is_probe(it)).count();
+        assert_eq!(probes, expected, "{status}");
+        assert_eq!(backend.seen().len(), expected + 3);
+    }
+}
+
+#[tokio::test]
 async fn constrained_answer_is_streamed_while_it_is_written() {
     let backend = FakeModelServer::start(|number, _| match number {
         0 => vec![
