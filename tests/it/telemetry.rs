@@ -4,13 +4,14 @@ mod collector;
 
 use std::time::Duration;
 
+use maru::config::{ModelDefinition, ModelPrice};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     agent::model_that_calls,
     http_client::TestRequest,
-    openai::fake_model::FakeModelServer,
+    openai::fake_model::{FakeModelServer, json_response},
     signals::ServeProcess,
     test_hub::{TestHub, call_message, request_message, stateless_message},
 };
@@ -74,23 +75,45 @@ async fn metrics_count_calls_by_tool_and_outcome() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_requests_and_tokens_of_models() {
-    let backend =
-        FakeModelServer::start(|_, _| crate::openai::fake_model::text_response("Good day.")).await;
-    let hub = TestHub::with_config(|config| config.models = vec![backend.model()]).await;
+    let backend = FakeModelServer::start(|_, _| {
+        let message = json!({"role": "assistant", "content": "Good day."});
+        let usage = json!({"prompt_tokens": 30, "completion_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": 10},
+            "completion_tokens_details": {"reasoning_tokens": 5}});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        json_response(200, "", &json!({"choices": [choice], "usage": usage}))
+    })
+    .await;
+    let priced = ModelDefinition {
+        price: Some(ModelPrice {
+            input: 1e6,
+            output: 2e6,
+            cached: Some(0.0),
+        }),
+        ..backend.model()
+    };
+    let hub = TestHub::with_config(|config| config.models = vec![priced]).await;
     let body = json!({"model": "small", "messages": [{"role": "user", "content": "Hi"}]});
     let answer = hub.send_as_admin("POST", "/v1/chat/completions", body);
     assert_eq!(answer.await.status, 200);
     let shown = hub.send_as_admin("GET", "/metrics", Value::Null).await;
     let text = shown.text().await;
-    for line in [
-        "maru_model_requests_total{model=\"*\",outcome=\"ok\"} 1",
-        "maru_model_tokens_total{model=\"*\",kind=\"input\"} 3",
-        "maru_model_tokens_total{model=\"*\",kind=\"output\"} 2",
+    let at = format!("model=\"*\",backend=\"127.0.0.1:{}\"", backend.port);
+    let of_the_backend = [
+        format!("maru_model_requests_total{{{at},outcome=\"ok\"}} 1"),
+        format!("maru_model_tokens_total{{{at},kind=\"input\"}} 30"),
+        format!("maru_model_tokens_total{{{at},kind=\"cached\"}} 10"),
+        format!("maru_model_tokens_total{{{at},kind=\"output\"}} 20"),
+        format!("maru_model_tokens_total{{{at},kind=\"reasoning\"}} 5"),
+        format!("maru_model_cost_total{{{at}}} 60.0"),
+    ];
+    for line in of_the_backend.iter().map(String::as_str).chain([
+        "maru_model_request_duration_seconds_count{model=\"*\"} 1",
         "maru_model_queue_wait_seconds_count{model=\"*\"} 1",
         "maru_model_time_to_first_token_seconds_count{model=\"*\"} 1",
         "maru_model_queue_running{model=\"*\"} 0",
         "maru_model_queue_waiting{model=\"*\"} 0",
-    ] {
+    ]) {
         assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
     }
 }

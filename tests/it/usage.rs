@@ -3,6 +3,8 @@
 mod budgets;
 mod sdk_sums;
 
+use std::time::Duration;
+
 use maru::config::{Config, ModelDefinition, ModelPrice};
 use serde_json::{Value, json};
 
@@ -11,7 +13,8 @@ use crate::{
     openai::{
         chat_client::{chat_body, chat_request, complete_streamed},
         fake_model::{
-            FakeModelServer, ScriptStep, completion_response, json_response, text_response,
+            FakeModelServer, ScriptStep, completion_response, delta_step, json_response,
+            stream_head, text_response,
         },
     },
     test_hub::TestHub,
@@ -163,6 +166,54 @@ async fn usage_survives_a_restart_and_streams_without_usage_are_estimated() {
     );
     // 400 bytes are about 100 tokens; the other answer reports 2.
     assert_eq!(totals["output_tokens"], 102);
+}
+
+#[tokio::test]
+async fn times_of_a_slow_model_are_counted() {
+    const PAUSE_MS: u64 = 120;
+    let pause = || ScriptStep::Pause(Duration::from_millis(PAUSE_MS));
+    let backend = FakeModelServer::start(move |_, _| {
+        vec![
+            stream_head(),
+            pause(),
+            delta_step(json!({"content": "a"}), None),
+            pause(),
+            delta_step(json!({}), Some("stop")),
+            ScriptStep::Send("data: [DONE]\n\n".to_owned()),
+        ]
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let start = async || {
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            data_dir: directory.path().to_owned(),
+            models: vec![backend.model()],
+            ..Config::default()
+        };
+        TestHub::with_directory(config).await
+    };
+    let hub = start().await;
+    complete_streamed(&hub, json!({})).await;
+    complete_streamed(&hub, json!({})).await;
+    hub.running.stop().await;
+    // From the store.
+    let hub = start().await;
+    let row = usage(&hub, "group=model").await["rows"][0].clone();
+    let (first, all) = (&row["first_token_ms"], &row["duration_ms"]);
+    assert!(first.as_u64() >= Some(PAUSE_MS), "{row}");
+    assert!(
+        all.as_u64() >= Some(first.as_u64().unwrap() + PAUSE_MS / 2),
+        "{row}"
+    );
+    let request = TestRequest::new(&hub.address, "GET", "/api/usage?format=csv&group=model");
+    let csv = request.send().await.text().await;
+    let mut lines = csv.lines().map(|it| it.split(',').collect::<Vec<_>>());
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    for (name, value) in [("first_token_ms", first), ("duration_ms", all)] {
+        let at = names.iter().position(|it| *it == name).unwrap();
+        assert_eq!(values[at], value.to_string(), "{csv}");
+    }
 }
 
 #[tokio::test]

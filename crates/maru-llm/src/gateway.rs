@@ -231,7 +231,7 @@ impl Gateway {
         let meter = RequestMeter::start(usage, &options.caller, model, estimate);
         if meter.is_err() {
             self.metrics
-                .count_request(&configured_name, ModelOutcome::OverBudget);
+                .count_request(&configured_name, &"".into(), ModelOutcome::OverBudget);
         }
         meter.map(Some)
     }

@@ -111,7 +111,7 @@ impl ModelCall<'_> {
                         model = self.name,
                         backend, %error, "a backend failed; trying the next one"
                     );
-                    recorder.fail_over(&backend);
+                    recorder.fail_over();
                 }
                 started => return started,
             }

@@ -113,8 +113,8 @@ impl ModelRequestRecorder {
     }
 
     /// Another backend is asked instead, whose recorder counts the request.
-    pub(super) fn fail_over(self, backend: &str) {
-        self.metrics.count_failover(&self.model, backend);
+    pub(super) fn fail_over(self) {
+        self.metrics.count_failover(&self.model, &self.backend);
         self.discard();
     }
 
@@ -135,7 +135,10 @@ impl ModelRequestRecorder {
             return;
         }
         self.is_over = true;
-        self.metrics.count_request(&self.model, outcome);
+        let (model, backend) = (&self.model, &self.backend);
+        let duration = self.started_at.elapsed();
+        self.metrics.count_request(model, backend, outcome);
+        self.metrics.observe_duration(model, duration);
         if outcome != ModelOutcome::Ok {
             spans::record_error(&self.span, outcome.as_str());
         }
@@ -145,9 +148,10 @@ impl ModelRequestRecorder {
                 response_bytes: self.response_bytes,
                 is_error: matches!(outcome, ModelOutcome::Failed | ModelOutcome::QueueFull),
                 first_token: self.first_token,
-                duration: self.started_at.elapsed(),
+                duration,
             };
-            meter.count(&self.backend, &usage);
+            let cost = meter.count(backend, &usage);
+            self.metrics.count_cost(model, backend, cost);
         }
         if let Some(usage) = self.usage.take() {
             self.count_tokens(&usage);
@@ -155,23 +159,18 @@ impl ModelRequestRecorder {
     }
 
     fn count_tokens(&self, usage: &TokenUsage) {
-        let counted = [
-            (
-                TokenKind::Input,
-                "prompt_tokens",
-                "gen_ai.usage.input_tokens",
-            ),
-            (
-                TokenKind::Output,
-                "completion_tokens",
-                "gen_ai.usage.output_tokens",
-            ),
-        ];
-        for (kind, name, field) in counted {
-            let count = usage.count(name).min(MAX_COUNTED_TOKENS);
-            self.metrics.count_tokens(&self.model, kind, count);
-            self.span.record(field, i64::try_from(count).unwrap_or(0));
-        }
+        let count = |kind, count: u64| {
+            let count = count.min(MAX_COUNTED_TOKENS);
+            self.metrics
+                .count_tokens(&self.model, &self.backend, kind, count);
+            i64::try_from(count).unwrap_or(0)
+        };
+        let input = count(TokenKind::Input, usage.input());
+        count(TokenKind::Cached, usage.cached());
+        let output = count(TokenKind::Output, usage.output());
+        count(TokenKind::Reasoning, usage.reasoning());
+        self.span.record("gen_ai.usage.input_tokens", input);
+        self.span.record("gen_ai.usage.output_tokens", output);
     }
 }
 

@@ -85,11 +85,11 @@ impl RequestMeter {
         })))
     }
 
-    /// Counts the request for `backend`; the first time only.
-    pub(in super::super) fn count(&self, backend: &Arc<str>, usage: &RequestUsage<'_>) {
+    /// Counts the request for `backend`, the first time only; what it cost then.
+    pub(in super::super) fn count(&self, backend: &Arc<str>, usage: &RequestUsage<'_>) -> i64 {
         let request = &*self.0;
         if request.is_counted.swap(true, Relaxed) {
-            return;
+            return 0;
         }
         let totals = request.totals(usage);
         let is_chosen_name = request.model.name != request.model.configured_name;
@@ -100,6 +100,7 @@ impl RequestMeter {
         request
             .ledger
             .record(&subject, backend, is_chosen_name, &totals);
+        totals.cost
     }
 }
 

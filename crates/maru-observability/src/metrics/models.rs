@@ -1,6 +1,9 @@
 //! Requests to models, the wait for them, and their tokens.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -10,12 +13,19 @@ use prometheus_client::{
 
 use super::model_latency_histogram;
 
+/// Counts money, which has fractions.
+type CostCounter = Counter<f64, AtomicU64>;
+/// Billionths in one unit of the currency.
+const NANOS_PER_UNIT: f64 = 1e9;
+
 /// The requests to every model of the settings. Clones share their counters.
 #[derive(Clone, Debug)]
 pub struct ModelMetrics {
     requests: Family<ModelOutcomeLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
+    costs: Family<BackendLabels, CostCounter>,
     failovers: Family<BackendLabels, Counter>,
+    durations: Family<ModelLabels, Histogram, fn() -> Histogram>,
     queue_waits: Family<ModelLabels, Histogram, fn() -> Histogram>,
     first_tokens: Family<ModelLabels, Histogram, fn() -> Histogram>,
 }
@@ -40,8 +50,12 @@ pub enum ModelOutcome {
 pub enum TokenKind {
     /// Tokens of the prompt.
     Input,
+    /// Those of them that the backend had cached.
+    Cached,
     /// Tokens of the response.
     Output,
+    /// Those of them that are reasoning.
+    Reasoning,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,18 +66,20 @@ struct ModelLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BackendLabels {
     model: Arc<str>,
-    backend: String,
+    backend: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModelOutcomeLabels {
     model: Arc<str>,
+    backend: Arc<str>,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TokenLabels {
     model: Arc<str>,
+    backend: Arc<str>,
     kind: &'static str,
 }
 
@@ -72,7 +88,9 @@ impl Default for ModelMetrics {
         Self {
             requests: Family::default(),
             tokens: Family::default(),
+            costs: Family::default(),
             failovers: Family::default(),
+            durations: Family::new_with_constructor(model_latency_histogram),
             queue_waits: Family::new_with_constructor(model_latency_histogram),
             first_tokens: Family::new_with_constructor(model_latency_histogram),
         }
@@ -92,6 +110,16 @@ impl ModelMetrics {
             self.tokens.clone(),
         );
         registry.register(
+            "maru_model_cost",
+            "What requests to models cost, in the currency of the settings",
+            self.costs.clone(),
+        );
+        registry.register(
+            "maru_model_request_duration_seconds",
+            "How long requests to models took, the queue included",
+            self.durations.clone(),
+        );
+        registry.register(
             "maru_model_failovers",
             "Requests that a backend did not answer and another one was asked",
             self.failovers.clone(),
@@ -108,31 +136,46 @@ impl ModelMetrics {
         );
     }
 
-    /// Counts a request that ended.
-    pub fn count_request(&self, model: &Arc<str>, outcome: ModelOutcome) {
+    /// Counts a request that ended. The backend is empty if none was asked.
+    pub fn count_request(&self, model: &Arc<str>, backend: &Arc<str>, outcome: ModelOutcome) {
         let labels = ModelOutcomeLabels {
             model: Arc::clone(model),
+            backend: Arc::clone(backend),
             outcome: outcome.as_str(),
         };
         self.requests.get_or_create(&labels).inc();
     }
 
     /// Counts the tokens of a request.
-    pub fn count_tokens(&self, model: &Arc<str>, kind: TokenKind, count: u64) {
+    pub fn count_tokens(&self, model: &Arc<str>, backend: &Arc<str>, kind: TokenKind, count: u64) {
         let labels = TokenLabels {
             model: Arc::clone(model),
+            backend: Arc::clone(backend),
             kind: kind.as_str(),
         };
         self.tokens.get_or_create(&labels).inc_by(count);
     }
 
     /// Counts a request that `backend` did not answer and another one was asked.
-    pub fn count_failover(&self, model: &Arc<str>, backend: &str) {
-        let labels = BackendLabels {
-            model: Arc::clone(model),
-            backend: backend.to_owned(),
-        };
+    pub fn count_failover(&self, model: &Arc<str>, backend: &Arc<str>) {
+        let labels = BackendLabels::new(model, backend);
         self.failovers.get_or_create(&labels).inc();
+    }
+
+    /// Counts what a request cost, in billionths of the currency.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a sum of money as metrics have it, in floating point"
+    )]
+    pub fn count_cost(&self, model: &Arc<str>, backend: &Arc<str>, nanos: i64) {
+        let labels = BackendLabels::new(model, backend);
+        let units = nanos.max(0) as f64 / NANOS_PER_UNIT;
+        self.costs.get_or_create(&labels).inc_by(units);
+    }
+
+    /// Records how long a request took.
+    pub fn observe_duration(&self, model: &Arc<str>, duration: Duration) {
+        observe(&self.durations, model, duration);
     }
 
     /// Records how long a request waited in the queue.
@@ -143,6 +186,15 @@ impl ModelMetrics {
     /// Records the time to the first piece of a response.
     pub fn observe_first_token(&self, model: &Arc<str>, wait: Duration) {
         observe(&self.first_tokens, model, wait);
+    }
+}
+
+impl BackendLabels {
+    fn new(model: &Arc<str>, backend: &Arc<str>) -> Self {
+        Self {
+            model: Arc::clone(model),
+            backend: Arc::clone(backend),
+        }
     }
 }
 
@@ -163,7 +215,9 @@ impl TokenKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Input => "input",
+            Self::Cached => "cached",
             Self::Output => "output",
+            Self::Reasoning => "reasoning",
         }
     }
 }
