@@ -29,7 +29,7 @@ use super::{
     session_token::TokenClient,
     shared_sessions::SessionNote,
 };
-pub use event_stream::{event_stream, event_stream_with_ping};
+pub use event_stream::{EVENT_STREAM, KEEP_ALIVE_COMMENT, event_stream, stream_with_ping};
 use exchange::HttpExchange;
 pub(super) use exchange::{EventSource, FeedReader, stream_response};
 use headers::{

@@ -11,7 +11,7 @@ use super::{
         stream_head, streamed_by_byte, streamed_response, text_response,
     },
 };
-use crate::test_hub::TestHub;
+use crate::{model_apis::TestedApi, test_hub::TestHub};
 
 async fn hub_before(backend: &FakeModelServer) -> TestHub {
     TestHub::with_config(|config| backend.configure(config)).await
@@ -77,6 +77,23 @@ async fn text_stays_text_and_calls_in_text_become_calls() {
     .await;
     let unknown = "<tool_call>\n{\"name\": \"rm_rf\", \"arguments\": {}}\n</tool_call>";
     check_both_ways(unknown, unknown, &[]).await;
+}
+
+#[tokio::test]
+async fn words_about_tags_and_examples_of_calls_stay_text() {
+    const CALL: &str = "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Seoul\"}}";
+    for text in [
+        "The end tag is </tool_call>",
+        "Use </think> to end",
+        "Write </think> or `</tool_call>`.\nBoth end something.",
+        &*format!("An example:\n~~~json\n{CALL}\n~~~\nThat is all."),
+        &*format!("An example:\n\n    {CALL}\n\nThat is all."),
+        &*format!("For example `{CALL}` asks for Seoul."),
+        &*format!("> {CALL}\n\nThat was a quotation."),
+        &*format!("Models write\n```xml\n<tool_call>\n{CALL}\n</tool_call>\n```\nto call."),
+    ] {
+        check_both_ways(text.to_owned().leak(), text, &[]).await;
+    }
 }
 
 fn native_deltas(pieces: &[Value]) -> Vec<Value> {
@@ -406,4 +423,41 @@ async fn stream_of_a_silent_model_sends_keep_alives() {
     let (after, before) = tokio::join!(first_chunk(after_head), first_chunk(before_head));
     assert_eq!(after, ": keep-alive\n\n");
     assert_eq!(before, ": keep-alive\n\n");
+}
+
+/// Each format has something else that its clients skip.
+#[tokio::test]
+async fn stream_of_a_silent_model_stays_alive_on_every_api() {
+    let backend = FakeModelServer::start_with_steps(vec![
+        stream_head(),
+        delta_step(json!({"role": "assistant", "content": ""}), None),
+        ScriptStep::Pause(Duration::from_millis(700)),
+        delta_step(json!({"content": "Hi"}), Some("stop")),
+        ScriptStep::Send("data: [DONE]\n\n".to_owned()),
+    ])
+    .await;
+    let hub = TestHub::with_config(|config| {
+        backend.configure(config);
+        config.limits.keep_alive_ms = 100;
+    })
+    .await;
+    for api in TestedApi::ALL {
+        let body = api.question("m", "get_weather", &json!({"type": "object"}), true);
+        let sign = match api {
+            TestedApi::Chat | TestedApi::Responses => ": keep-alive\n\n",
+            TestedApi::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+            TestedApi::Ollama => {
+                "\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":false}\n"
+            }
+        };
+        let text = api.request(&hub, &body).send().await.text().await;
+        let silence = text.split("Hi").next().unwrap();
+        assert!(silence.matches(sign).count() >= 3, "{api:?}: {text}");
+        let answer = api.read_stream(api.request(&hub, &body).send().await).await;
+        assert_eq!(
+            (answer.text.as_str(), answer.error),
+            ("Hi", None),
+            "{api:?}"
+        );
+    }
 }

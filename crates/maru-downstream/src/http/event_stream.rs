@@ -10,7 +10,10 @@ use axum::{
 use futures_util::{Stream, StreamExt as _, stream};
 use maru_runtime::tasks::with_timeout;
 
-const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
+/// What clients of an event stream skip.
+pub const KEEP_ALIVE_COMMENT: &str = ": keep-alive\n\n";
+/// The content type of an event stream.
+pub const EVENT_STREAM: &str = "text/event-stream";
 
 /// A response that sends `events`, which are framed already, as they arrive, and a comment
 /// after each silence of `keep_alive`. Empty items are skipped. An event may be split into
@@ -19,16 +22,22 @@ pub fn event_stream(
     events: impl Stream<Item = String> + Send + 'static,
     keep_alive: Duration,
 ) -> Response {
-    event_stream_with_ping(events, keep_alive, KEEP_ALIVE_COMMENT)
+    event_stream_from_bytes(events.map(Bytes::from), keep_alive)
 }
 
-/// The response of [`event_stream`], with `ping` after each silence instead of a comment.
-pub fn event_stream_with_ping(
-    events: impl Stream<Item = String> + Send + 'static,
+/// The response of [`event_stream`] in another format, with `ping` after each silence.
+pub fn stream_with_ping(
+    content_type: &'static str,
+    items: impl Stream<Item = String> + Send + 'static,
     keep_alive: Duration,
-    ping: &'static str,
+    ping: impl Into<Bytes>,
 ) -> Response {
-    respond(events.map(Bytes::from), keep_alive, ping)
+    respond(
+        content_type,
+        items.map(Bytes::from),
+        keep_alive,
+        ping.into(),
+    )
 }
 
 /// The response of [`event_stream`], for events that are bytes.
@@ -36,19 +45,21 @@ pub(super) fn event_stream_from_bytes(
     events: impl Stream<Item = Bytes> + Send + 'static,
     keep_alive: Duration,
 ) -> Response {
-    respond(events, keep_alive, KEEP_ALIVE_COMMENT)
+    let comment = Bytes::from_static(KEEP_ALIVE_COMMENT.as_bytes());
+    respond(EVENT_STREAM, events, keep_alive, comment)
 }
 
 fn respond(
+    content_type: &'static str,
     events: impl Stream<Item = Bytes> + Send + 'static,
     keep_alive: Duration,
-    ping: &'static str,
+    ping: Bytes,
 ) -> Response {
     let pieces = with_keep_alive(events, keep_alive, ping).map(Ok::<_, Infallible>);
     let mut response = Response::new(Body::from_stream(pieces));
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
-    set(header::CONTENT_TYPE, "text/event-stream");
+    set(header::CONTENT_TYPE, content_type);
     // A proxy that compresses (`no-transform`) or buffers would hold events back.
     set(header::CACHE_CONTROL, "no-cache, no-transform");
     set(HeaderName::from_static("x-accel-buffering"), "no");
@@ -60,15 +71,15 @@ fn respond(
 fn with_keep_alive(
     events: impl Stream<Item = Bytes> + Send,
     interval: Duration,
-    ping: &'static str,
+    ping: Bytes,
 ) -> impl Stream<Item = Bytes> + Send {
     let events = Box::pin(events.filter(|it| ready(!it.is_empty())));
-    stream::unfold(events, move |mut events| async move {
+    stream::unfold((events, ping), move |(mut events, ping)| async move {
         let item = match with_timeout(interval, events.next()).await {
             Some(item) => item?,
-            None => Bytes::from_static(ping.as_bytes()),
+            None => ping.clone(),
         };
-        Some((item, events))
+        Some((item, (events, ping)))
     })
 }
 

@@ -1,11 +1,8 @@
 //! Responses in the form of Anthropic's clients: one block after the other, each with its
 //! start, its deltas and its end.
 
-use std::{fmt::Write as _, sync::LazyLock, time::Duration};
+use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
-use axum::response::Response;
-use futures_util::Stream;
-use maru_downstream::http::event_stream_with_ping;
 use maru_protocol::{begin_event, end_event, push_json_string, write_event};
 use serde_json::Value;
 
@@ -294,11 +291,8 @@ impl ClientApi for MessageWriter {
         out.push_str(&write_event(Some("error"), None, &body));
     }
 
-    fn stream_response(
-        texts: impl Stream<Item = String> + Send + 'static,
-        keep_alive: Duration,
-    ) -> Response {
-        event_stream_with_ping(texts, keep_alive, &PING)
+    fn keep_alive(&self) -> Cow<'static, str> {
+        PING.as_str().into()
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use maru_agent::{self as agent, ActiveRun, AgentRequest, ApprovalPolicy, RunEvent, RunOutcome};
 use maru_auth::Principal;
-use maru_downstream::http::reply;
+use maru_downstream::http::{reply, stream_with_ping};
 use maru_llm::{
     ChatEvent, ChatMessage, ChatResponse, ChatRole, FinishReason, TextPrompt, TokenUsage,
 };
@@ -51,8 +51,9 @@ pub(super) async fn respond<A: ClientApi>(
     };
     if parsed.stream {
         let writer = StreamWriter::new(parsed.api, CallOutput::ToolCalls);
+        let (keep_alive, ping) = (hub.engine.limits().keep_alive(), writer.keep_alive());
         let texts = stream::unfold(Some((run, writer)), next_text);
-        Ok(A::stream_response(texts, hub.engine.limits().keep_alive()))
+        Ok(stream_with_ping(A::STREAM_TYPE, texts, keep_alive, ping))
     } else {
         let response = run.collect_response().await;
         let response = response.map_err(|it| ApiError::from(&it))?;

@@ -1,18 +1,19 @@
 //! The parts that differ between client APIs.
 
-use std::time::Duration;
+use std::borrow::Cow;
 
-use axum::response::Response;
-use futures_util::Stream;
 use maru_protocol::write_comment;
 use serde_json::{Map, Value};
 
 use super::ApiError;
-use maru_downstream::http::event_stream;
+use maru_downstream::http::{EVENT_STREAM, KEEP_ALIVE_COMMENT};
 use maru_llm::{ChatRequest, ChatResponse, FinishReason, TokenUsage};
 
 /// A client API: parses requests, and writes the response to one request.
 pub(in super::super) trait ClientApi: Send + Sized + 'static {
+    /// The content type of a streamed response.
+    const STREAM_TYPE: &'static str = EVENT_STREAM;
+
     /// Parses the body of a request.
     fn parse(body: Value) -> Result<ParsedRequest<Self>, ApiError>;
 
@@ -44,13 +45,9 @@ pub(in super::super) trait ClientApi: Send + Sized + 'static {
         out.push_str(&write_comment(&format!("place {position} in the queue")));
     }
 
-    /// A response that streams `texts`, and something that clients skip after each
-    /// `keep_alive` of silence.
-    fn stream_response(
-        texts: impl Stream<Item = String> + Send + 'static,
-        keep_alive: Duration,
-    ) -> Response {
-        event_stream(texts, keep_alive)
+    /// What a client skips, which is sent after each silence of a stream.
+    fn keep_alive(&self) -> Cow<'static, str> {
+        KEEP_ALIVE_COMMENT.into()
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     endpoint::MAX_CHAT_DURATION, response_sequence::ResponseSequence,
 };
 use maru_auth::Principal;
+use maru_downstream::http::stream_with_ping;
 use maru_llm::{self as llm, ChatEvent, ChatRequestOptions, ChatStream};
 
 static QUEUE_POSITION_HEADER: HeaderName = HeaderName::from_static("x-maru-queue-place");
@@ -101,6 +102,11 @@ impl<A: ClientApi> StreamWriter<A> {
         }
     }
 
+    /// What a client skips, for a silent stream.
+    pub(super) fn keep_alive(&self) -> String {
+        self.api.keep_alive().into_owned()
+    }
+
     pub(super) fn write(&mut self, events: &mut Vec<ChatEvent>, out: &mut String) {
         let Self { api, sequence } = self;
         sequence.push(events, |piece| api.write_piece(piece, out));
@@ -138,6 +144,7 @@ struct ResponseBody<A> {
 impl<A: ClientApi> ResponseBody<A> {
     /// When the hub stops, the body ends in an error.
     fn into_response(self, stopping: HubStopping, keep_alive: Duration) -> Response {
+        let ping = self.writer.keep_alive();
         let texts = stream::unfold((self, stopping), |(mut body, mut stopping)| async move {
             let text = tokio::select! {
                 biased;
@@ -146,7 +153,7 @@ impl<A: ClientApi> ResponseBody<A> {
             };
             Some((text, (body, stopping)))
         });
-        A::stream_response(texts, keep_alive)
+        stream_with_ping(A::STREAM_TYPE, texts, keep_alive, ping)
     }
 
     /// The next text of the body; `None` at its end.

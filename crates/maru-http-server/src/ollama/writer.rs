@@ -1,13 +1,7 @@
 //! Responses of `/api/chat` and `/api/generate`, whole or a line for each piece.
 
-use std::{convert::Infallible, fmt::Write as _, time::Duration};
+use std::{borrow::Cow, fmt::Write as _};
 
-use axum::{
-    body::Body,
-    http::{HeaderValue, header},
-    response::Response,
-};
-use futures_util::{Stream, StreamExt as _};
 use maru_protocol::push_json_string;
 use maru_runtime::clock;
 use serde_json::{Value, json};
@@ -21,8 +15,6 @@ use super::{
     chat_request::{TargetApi, TranslatedRequest, translate_chat, translate_generate},
 };
 use maru_llm::{ChatRequest, ChatResponse, FinishReason, TokenUsage};
-
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
 /// Writes responses of `/api/chat`.
 pub(in super::super) type OllamaChatWriter = OllamaWriter<true>;
@@ -114,6 +106,8 @@ impl<const IS_CHAT: bool> OllamaWriter<IS_CHAT> {
 }
 
 impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
+    const STREAM_TYPE: &'static str = "application/x-ndjson";
+
     fn parse(body: Value) -> Result<ParsedRequest<Self>, ApiError> {
         let translated = if IS_CHAT {
             translate_chat(body)?
@@ -204,13 +198,12 @@ impl<const IS_CHAT: bool> ClientApi for OllamaWriter<IS_CHAT> {
     /// There are no comments in this format.
     fn write_queue_position(_position: usize, _out: &mut String) {}
 
-    fn stream_response(
-        texts: impl Stream<Item = String> + Send + 'static,
-        _keep_alive: Duration,
-    ) -> Response {
-        let mut response = Response::new(Body::from_stream(texts.map(Ok::<_, Infallible>)));
-        response.headers_mut().insert(header::CONTENT_TYPE, NDJSON);
-        response
+    /// Nor do clients skip an empty line, but a piece without text.
+    fn keep_alive(&self) -> Cow<'static, str> {
+        let mut out = String::new();
+        self.write_content("", "", &[], &mut out);
+        out.push_str(",\"done\":false}\n");
+        out.into()
     }
 }
 
