@@ -1,6 +1,7 @@
 //! The agent loop, with models on the wire that say what a test wants.
 
 mod limits;
+mod refusals;
 mod rejected_calls;
 mod servers;
 mod shutdown;

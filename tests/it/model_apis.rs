@@ -33,6 +33,8 @@ pub(crate) struct AnyAnswer {
     pub(crate) calls: Vec<(String, Value)>,
     /// What an error says.
     pub(crate) error: Option<Value>,
+    /// Whether a stream says that the model had more to write.
+    pub(crate) is_cut: bool,
 }
 
 impl TestedApi {
@@ -72,6 +74,7 @@ impl TestedApi {
                     text: found.text,
                     calls: found.calls,
                     error: found.error,
+                    is_cut: found.finish == "length",
                 }
             }
             Self::Messages => {
@@ -80,6 +83,7 @@ impl TestedApi {
                     text: found.text(),
                     calls: found.calls(),
                     error: found.error,
+                    is_cut: found.stop_reason == "max_tokens",
                 }
             }
             Self::Ollama => read_lines(reply).await,
@@ -94,6 +98,7 @@ impl TestedApi {
                     },
                     calls: found.calls(),
                     error: (!error.is_null()).then(|| error.clone()),
+                    is_cut: found.response["status"] == "incomplete",
                 }
             }
         }
@@ -199,6 +204,23 @@ fn any_schema() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}}})
 }
 
+/// One message and one tool more than a request may have.
+fn over_the_bounds(api: TestedApi) -> Vec<Value> {
+    let messages = match api {
+        TestedApi::Responses => "input",
+        TestedApi::Chat | TestedApi::Messages | TestedApi::Ollama => "messages",
+    };
+    vec![
+        json!({messages: vec![json!({"role": "user", "content": "x"}); 10_001]}),
+        json!({"tools": numbered_tools(api, 1025)}),
+    ]
+}
+
+fn numbered_tools(api: TestedApi, count: usize) -> Vec<Value> {
+    let tool = |at| api.question("m", &format!("t{at}"), &any_schema(), false)["tools"][0].clone();
+    (0..count).map(tool).collect()
+}
+
 async fn hub_that_says(text: &'static str) -> (FakeModelServer, TestHub) {
     let model = FakeModelServer::start(move |_, seen| {
         if seen.body["stream"] == true {
@@ -240,14 +262,12 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
         json!({"messages": [5]}),
         json!({"messages": [{"role": "root", "content": "x"}]}),
         json!({"messages": [{"role": "user", "content": 5}]}),
-        json!({"messages": many(10_001, json!({"role": "user", "content": "x"}))}),
         json!({"options": 5}),
         json!({"options": {"temperature": "hot"}}),
         json!({"options": {"top_p": 7}}),
         json!({"options": {"num_predict": "many"}}),
         json!({"format": 5}),
         json!({"tools": many(2, json!({"type": "function", "function": {"name": "a"}}))}),
-        json!({"tools": many(1025, json!({"type": "function", "function": {"name": "a"}}))}),
     ];
     let of_messages = [
         json!({"messages": []}),
@@ -260,7 +280,6 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
         json!({"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}]}),
         json!({"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]}),
         json!({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "x"}]}]}),
-        json!({"messages": many(10_001, json!({"role": "user", "content": "x"}))}),
         json!({"system": 5}),
         json!({"max_tokens": -1}),
         json!({"max_tokens": "many"}),
@@ -285,7 +304,6 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
         json!({"input": [{"type": "function_call", "name": "x"}]}),
         json!({"input": [{"type": "function_call_output", "output": "x"}]}),
         json!({"input": [{"type": "item_reference", "id": "msg_1"}]}),
-        json!({"input": many(10_001, json!({"role": "user", "content": "x"}))}),
         json!({"instructions": 5}),
         json!({"previous_response_id": "resp_1"}),
         json!({"conversation": "conv_1"}),
@@ -312,7 +330,8 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
             TestedApi::Ollama => &[],
             _ => &of_the_others,
         };
-        for change in common.iter().chain(own).chain(others) {
+        let bounds = over_the_bounds(api);
+        for change in common.iter().chain(own).chain(others).chain(&bounds) {
             let mut body = api.question("m", "get_weather", &any_schema(), false);
             for (name, value) in change.as_object().unwrap() {
                 body[name] = value.clone();
@@ -356,6 +375,44 @@ async fn hostile_requests_get_errors_in_the_form_of_their_api() {
 }
 
 #[tokio::test]
+async fn hostile_counts_of_tokens_are_refused_like_messages() {
+    let (model, hub) = hub_that_says("ok").await;
+    let post = |body: &str| {
+        TestRequest::post(&hub.address, "/v1/messages/count_tokens", &json!({})).body(body)
+    };
+    let mut bodies = vec![
+        (String::new(), 400),
+        ("{".to_owned(), 400),
+        ("[]".to_owned(), 400),
+    ];
+    bodies.push((format!("{{\"x\":{}}}", "[".repeat(100_000)), 400));
+    bodies.push((format!("{{\"x\":\"{}\"}}", "y".repeat(4 << 20)), 413));
+    let mut changes = over_the_bounds(TestedApi::Messages);
+    changes.extend([
+        json!({"model": null}),
+        json!({"messages": null}),
+        json!({"messages": [5]}),
+        json!({"system": 5}),
+        json!({"tools": [1]}),
+        json!({"tools": "all"}),
+    ]);
+    for change in changes {
+        bodies.push((message_body(change).to_string(), 400));
+    }
+    for (body, status) in bodies {
+        let reply = post(&body).send().await;
+        let shown: String = body.chars().take(200).collect();
+        assert_eq!(reply.status, status, "{shown}");
+        TestedApi::Messages.error_of(&reply.json().await);
+    }
+    let most =
+        json!({"messages": vec![json!({"role": "user", "content": "x".repeat(300)}); 10_000]});
+    let reply = post(&message_body(most).to_string()).send().await;
+    assert!(reply.json().await["input_tokens"].as_u64() > Some(10_000));
+    assert!(model.seen().is_empty(), "no backend is asked");
+}
+
+#[tokio::test]
 async fn bounds_and_other_refusals_have_the_form_of_their_api() {
     let (_model, hub) = hub_that_says("ok").await;
     for api in TestedApi::ALL {
@@ -388,12 +445,7 @@ async fn bounds_and_other_refusals_have_the_form_of_their_api() {
         api.error_of(&unknown.json().await);
         // The most that is allowed.
         let mut body = api.question("m", "get_weather", &any_schema(), false);
-        let tools: Vec<Value> = (0..1024)
-            .map(|at| {
-                api.question("m", &format!("t{at}"), &any_schema(), false)["tools"][0].clone()
-            })
-            .collect();
-        body["tools"] = tools.into();
+        body["tools"] = numbered_tools(api, 1024).into();
         let name = if api == TestedApi::Responses {
             "input"
         } else {

@@ -60,6 +60,7 @@ pub(crate) async fn read_lines(reply: TestResponse) -> AnyAnswer {
     match &last["error"] {
         Value::Null => {
             assert_eq!(last["done"], true, "{last}");
+            found.is_cut = last["done_reason"] == "length";
             assert!(
                 last["done_reason"].is_string() && last["eval_count"].is_u64(),
                 "{last}"

@@ -1100,6 +1100,30 @@ const tests = {
     scripted.end();
   },
 
+  async 'clients of every API of models get their lines, with a token that was just made'(hub) {
+    const clients = {
+      'Claude Code': [`ANTHROPIC_BASE_URL=${hub.url}`, 'ANTHROPIC_AUTH_TOKEN=', 'ANTHROPIC_MODEL='],
+      Codex: [`base_url = "${hub.url}/v1"`, 'wire_api = "responses"', 'model_provider = "maru"'],
+      'Clients of Ollama': [`OLLAMA_HOST=${hub.url}`, `Address  ${hub.url}`],
+    };
+    for (const locale of ['en-US', 'ko-KR']) {
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/connect`);
+      const lines = page.locator('[data-section="connect.models"]');
+      for (const [title, expected] of Object.entries(clients)) {
+        await page.locator('.clients').getByRole('button', { name: title, exact: true }).click();
+        await page.locator('.clients [aria-pressed=true]').getByText(title).waitFor();
+        const text = (await lines.locator('pre').allInnerTexts()).join('\n');
+        for (const line of expected) assert.ok(text.includes(line), `${title}: ${line} is not in ${text}`);
+      }
+      await page.locator('.options input[type=checkbox]').check();
+      await page.locator('.options button').click();
+      await lines.getByText(/maru_[A-Za-z0-9_-]{20,}/).first().waitFor();
+      await context.close();
+    }
+  },
+
   async 'a host is allowed where only the list is in the way, from the catalogue'() {
     const hub = await Hub.start();
     for (const [locale, words] of [['en-US', { allow: 'Allow mcp.deepwiki.com', why: /not in the list of allowed hosts/ }], ['ko-KR', { allow: 'mcp.deepwiki.com 허용', why: /허용 목록에 없습니다/ }]]) {

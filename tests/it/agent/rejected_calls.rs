@@ -1,6 +1,7 @@
 //! Calls that a run cannot make are told to the model, in whatever syntax it wrote them.
 
 use serde_json::json;
+use tokio::sync::Barrier;
 
 use super::*;
 
@@ -128,6 +129,67 @@ async fn tool_that_is_not_offered_is_named_with_find_tools() {
             note.contains("maru.calculate_vacation_days") && note.contains("find_tools"),
             "{text}: {note}"
         );
+    }
+}
+
+/// What a client of `agent/small` reads as the answer.
+async fn streamed_content(hub: &TestHub, question: &str) -> String {
+    let messages = json!([{"role": "user", "content": question}]);
+    let body = json!({"model": "agent/small", "messages": messages});
+    let body = crate::openai::chat_client::chat_body(body);
+    let mut streamed = body.clone();
+    streamed["stream"] = true.into();
+    let reply = TestRequest::post(&hub.address, "/v1/chat/completions", &streamed);
+    crate::openai::chat_client::read_stream(reply.send().await)
+        .await
+        .text
+}
+
+#[tokio::test]
+async fn streams_of_agents_show_no_call_of_a_tool_that_is_not_offered() {
+    for text in written_calls("calculate_vacation_days") {
+        let written = text.clone();
+        let backend = FakeModelServer::start(move |number, _| match number {
+            0 => streamed_by_byte(&written, "stop"),
+            _ => streamed_by_byte("I see.", "stop"),
+        })
+        .await;
+        let hub = hub_with_model(&backend, |config| config.agent.max_tools_per_request = 2).await;
+        let content = streamed_content(&hub, "embed this text as a vector").await;
+        assert!(
+            !content.contains("calculate_vacation_days"),
+            "{text}: {content}"
+        );
+        assert!(content.ends_with("I see."), "{text}: {content}");
+        let note = conversation_texts(&backend.seen()[1]).pop().unwrap();
+        assert!(note.contains("find_tools"), "{text}: {note}");
+    }
+}
+
+#[tokio::test]
+async fn ambiguous_names_are_told_to_the_model() {
+    for text in written_calls("look_up") {
+        let written = text.clone();
+        let backend = FakeModelServer::start(move |number, _| match number % 2 {
+            0 => streamed_by_byte(&written, "stop"),
+            _ => streamed_by_byte("I cannot choose.", "stop"),
+        })
+        .await;
+        let hub = hub_with_model(&backend, |_| ()).await;
+        let met = Arc::new(Barrier::new(1));
+        hub.publish(&["look-up", "Look_Up"].map(|name| suite_fixture::barrier_tool(name, &met)));
+        let answer = generate(&hub, &question_request(json!({}))).await;
+        let result = &answer["result"];
+        assert_eq!(result["text"], "I cannot choose.", "{text}: {answer}");
+        assert_eq!(result["tool_calls"], json!([]), "{text}: {answer}");
+        let note = conversation_texts(&backend.seen()[1]).pop().unwrap();
+        assert!(
+            note.contains("[Tool Error]") && note.contains("look_up"),
+            "{text}: {note}"
+        );
+        let content = streamed_content(&hub, "?").await;
+        assert!(content.ends_with("I cannot choose."), "{text}: {content}");
+        assert!(!content.contains("EMP001"), "{text}: {content}");
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     chat_client::complete,
     fake_model::{FakeModelServer, text_response},
 };
-use crate::test_hub::TestHub;
+use crate::{model_apis::TestedApi, test_hub::TestHub};
 
 /// The tokens of every known chat template, one a line.
 pub(crate) fn control_tokens() -> impl Iterator<Item = &'static str> {
@@ -64,6 +64,70 @@ async fn control_tokens_in_tool_results_are_neutralised_one_by_one() {
             assert!(kept.ends_with(&text(token)), "{kept} is not whole");
         }
         assert_eq!(leaked, [""; 0], "these reached the model in mode {mode:?}");
+    }
+}
+
+/// Each API has results of its own.
+#[tokio::test]
+async fn control_tokens_in_results_are_neutralised_on_every_api() {
+    let backend = FakeModelServer::start_with_steps(text_response("ok")).await;
+    let hub = TestHub::with_config(|config| backend.configure(config)).await;
+    let text = |token: &str| format!("before\n {token} after\nx");
+    for api in TestedApi::ALL {
+        let mut items = vec![json!({"role": "user", "content": "go"})];
+        for (at, token) in control_tokens().enumerate() {
+            let id = format!("c{at}");
+            let input = json!({"city": "Busan"});
+            let function =
+                |arguments: Value| json!({"name": "get_weather", "arguments": arguments});
+            items.extend(match api {
+                TestedApi::Chat => [
+                    json!({"role": "assistant", "content": null, "tool_calls": [
+                        {"id": id, "type": "function", "function": function(input.to_string().into())}]}),
+                    json!({"role": "tool", "tool_call_id": id, "content": text(token)}),
+                ],
+                TestedApi::Messages => [
+                    json!({"role": "assistant", "content": [
+                        {"type": "tool_use", "id": id, "name": "get_weather", "input": input}]}),
+                    json!({"role": "user", "content": [
+                        {"type": "tool_result", "tool_use_id": id, "is_error": at % 2 == 0,
+                            "content": [{"type": "text", "text": text(token)}]}]}),
+                ],
+                TestedApi::Responses => [
+                    json!({"type": "function_call", "call_id": id, "name": "get_weather",
+                        "arguments": input.to_string()}),
+                    json!({"type": "function_call_output", "call_id": id, "output": text(token)}),
+                ],
+                TestedApi::Ollama => [
+                    json!({"role": "assistant", "content": "", "tool_calls": [{"function": function(input)}]}),
+                    json!({"role": "tool", "tool_name": "get_weather", "content": text(token)}),
+                ],
+            });
+        }
+        let mut body = api.question("m", "get_weather", &json!({"type": "object"}), false);
+        let member = if api == TestedApi::Responses {
+            "input"
+        } else {
+            "messages"
+        };
+        body[member] = items.into();
+        assert_eq!(api.request(&hub, &body).send().await.status, 200, "{api:?}");
+        let sent = backend.seen().pop().unwrap().body["messages"].clone();
+        let results = sent
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|it| it["role"] == "tool");
+        let results: Vec<&str> = results.map(|it| it["content"].as_str().unwrap()).collect();
+        assert_eq!(results.len(), control_tokens().count(), "{api:?}");
+        for (result, token) in results.iter().zip(control_tokens()) {
+            assert!(
+                !result.contains(token),
+                "{api:?}: {token} reached the model"
+            );
+            let kept = result.replace('\u{200b}', "");
+            assert!(kept.ends_with(&text(token)), "{api:?}: {kept} is not whole");
+        }
     }
 }
 

@@ -149,14 +149,31 @@ async fn faults_of_a_backend_with_anthropics_api_become_the_same_errors() {
 #[tokio::test]
 async fn backend_faults_become_errors_that_quote_nothing() {
     check_faults(&EvilModelServer::start().await).await;
-    for api in TestedApi::ALL {
-        let evil = EvilModelServer::start().await;
-        for model in ["h429:1", "h500:2", "slow:500", "ok"] {
-            let (found, answer) = evil.whole(api, model).await;
-            assert_eq!(found, 200, "{api:?} {model}: {answer}");
-            assert_eq!(api.read_whole(&answer).text, "hello");
+}
+
+#[tokio::test]
+async fn busy_backend_is_asked_again_whatever_the_client_speaks() {
+    let checks = TestedApi::ALL.map(|api| async move {
+        for backend in [BackendApi::Openai, BackendApi::Anthropic] {
+            // Each counts how often it was asked.
+            let (evil, evil_streaming) = (
+                EvilModelServer::start_with(backend).await,
+                EvilModelServer::start_with(backend).await,
+            );
+            for model in ["h429:1", "h500:2", "slow:500", "ok"] {
+                let (found, answer) = evil.whole(api, model).await;
+                assert_eq!(found, 200, "{api:?} {model}: {answer}");
+                assert_eq!(api.read_whole(&answer).text, "hello");
+                let streamed = evil_streaming.stream(api, model).await;
+                assert_eq!(
+                    streamed.text, "tok0 tok1 tok2 tok3 tok4 ",
+                    "{api:?} {model}"
+                );
+                assert!(streamed.error.is_none(), "{api:?} {model}: {streamed:?}");
+            }
         }
-    }
+    });
+    futures_util::future::join_all(checks).await;
 }
 
 #[tokio::test]
@@ -194,25 +211,40 @@ async fn endless_stream_is_closed_when_its_client_disconnects() {
 
 #[tokio::test]
 async fn every_tool_call_syntax_becomes_strict_calls() {
-    let evil = EvilModelServer::start().await;
-    for api in TestedApi::ALL {
-        let calls = async |model: &str| {
-            let (status, answer) = evil.whole(api, model).await;
-            assert_eq!(status, 200, "{api:?} {model}: {answer}");
-            let calls = api.read_whole(&answer).calls;
-            let text = |(_, input): (String, Value)| input["text"].as_str().unwrap().to_owned();
-            calls.into_iter().map(text).collect::<Vec<_>>()
-        };
-        assert_eq!(calls("toolloop").await, ["again"]);
-        assert_eq!(calls("tooldouble").await, ["a", "b"]);
-        assert_eq!(calls("toolinject").await.len(), 1);
-        assert_eq!(calls("jsonblock").await, ["hi"]);
-        assert_eq!(calls("barejson").await, ["hi"]);
-        assert!(calls("toolbad").await.is_empty(), "cut inside a string");
-        assert!(calls("toolunknown").await.is_empty());
-        assert!(calls("refusal").await.is_empty());
-        // Whatever is made of it, it is strict.
-        calls("singlequote").await;
+    for backend in [BackendApi::Openai, BackendApi::Anthropic] {
+        let evil = EvilModelServer::start_with(backend).await;
+        for api in TestedApi::ALL {
+            let text = |(name, input): (String, Value)| {
+                assert_eq!(name, "fx_echo", "{api:?}");
+                input["text"].as_str().map(str::to_owned)
+            };
+            let calls = async |model: &str| {
+                let (status, answer) = evil.whole(api, model).await;
+                assert_eq!(status, 200, "{api:?} {model}: {answer}");
+                let whole = api.read_whole(&answer).calls;
+                let whole: Option<Vec<_>> = whole.into_iter().map(text).collect();
+                let streamed = evil.stream(api, model).await;
+                assert!(streamed.error.is_none(), "{api:?} {model}: {streamed:?}");
+                assert!(!streamed.is_cut, "{api:?} {model}: {streamed:?}");
+                let streamed: Option<Vec<_>> = streamed.calls.into_iter().map(text).collect();
+                assert_eq!(streamed, whole, "{backend:?} {api:?} {model}");
+                whole.unwrap()
+            };
+            assert_eq!(calls("toolloop").await, ["again"]);
+            assert_eq!(calls("tooldouble").await, ["a", "b"]);
+            assert_eq!(calls("toolinject").await.len(), 1);
+            assert_eq!(calls("jsonblock").await, ["hi"]);
+            assert_eq!(calls("barejson").await, ["hi"]);
+            assert!(calls("toolunknown").await.is_empty());
+            assert!(calls("refusal").await.is_empty());
+            // Whatever is made of it, it is strict.
+            calls("singlequote").await;
+            // Cut inside a string: a client that has the beginning learns that it is no call.
+            let (status, answer) = evil.whole(api, "toolbad").await;
+            assert_eq!(status, 200, "{api:?}: {answer}");
+            assert!(api.read_whole(&answer).calls.is_empty(), "{api:?}");
+            assert!(evil.stream(api, "toolbad").await.is_cut, "{api:?}");
+        }
     }
     assert!(!std::path::Path::new("/tmp/maru_pwn").exists());
 }
