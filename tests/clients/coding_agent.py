@@ -5,29 +5,21 @@ Usage: coding_agent.py claude|codex DIALECT MARU NODE_MODULES; needs root. The m
 writes its calls in DIALECT, lists a folder, reads a file, edits it, runs a command and
 ends. Prints what was left behind as JSON.
 """
-import ctypes
-import fcntl
 import glob
 import http.server
 import json
 import os
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
-import time
+
+from own_network import Hub, enter_own_network
 
 agent, dialect, maru, modules = sys.argv[1:5]
 MODEL = "scripted"
 
-CLONE_NEWNET = 0x40000000
-SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
-if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
-    sys.exit("a network of its own needs root: %s" % os.strerror(ctypes.get_errno()))
-with socket.socket() as any_socket:
-    fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP | IFF_RUNNING))
+enter_own_network()
 
 directory = tempfile.TemporaryDirectory(prefix="maru-agent-", ignore_cleanup_errors=True)
 home = directory.name
@@ -132,32 +124,15 @@ class Model(http.server.BaseHTTPRequestHandler):
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 
-config = os.path.join(home, "maru.yaml")
-open(config, "w").write(
-    "models:\n  - name: " + MODEL + "\n    tool_mode: native\n    base_url: http://127.0.0.1:%d/v1\n" % server.server_port
-)
-log = open(os.path.join(home, "maru.log"), "w")
-hub = subprocess.Popen(
-    [maru, "--config", config, "--data-dir", os.path.join(home, "data"), "--listen", "127.0.0.1:20006"],
-    stdout=log, stderr=log, cwd=home,
-)
-deadline = time.monotonic() + 60
-while True:
-    try:
-        socket.create_connection(("127.0.0.1", 20006)).close()
-        break
-    except OSError:
-        if hub.poll() is not None or time.monotonic() > deadline:
-            sys.exit("maru did not start: " + open(log.name).read())
-        time.sleep(0.05)
+settings = "models:\n  - name: %s\n    tool_mode: native\n    base_url: http://127.0.0.1:%d/v1\n"
+hub = Hub(maru, home, 20006, settings % (MODEL, server.server_port))
 
 environment = {"HOME": home, "PATH": os.environ["PATH"], "TERM": "dumb"}
 
 
 def connect(*arguments):
     """What `maru connect` prints for a person."""
-    hub_options = ["--config", config, "--data-dir", os.path.join(home, "data"), "--listen", "127.0.0.1:20006"]
-    command = [maru, *hub_options, "connect", *arguments, "--models", "--model", MODEL]
+    command = [maru, *hub.options, "connect", *arguments, "--models", "--model", MODEL]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
 
@@ -186,8 +161,7 @@ try:
 except subprocess.TimeoutExpired as late:
     output, errors, status = str(late.stdout), str(late.stderr), "timeout"
 finally:
-    hub.terminate()
-    hub.wait(20)
+    hub.stop()
 
 
 def read(path):
@@ -204,5 +178,5 @@ print(json.dumps({
     "notes": read(notes),
     "checked": read(os.path.join(folder, "checked.txt")),
     "results": results,
-    "log": read(log.name)[-2000:] if status != 0 else "",
+    "log": read(hub.log)[-2000:] if status != 0 else "",
 }))

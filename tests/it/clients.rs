@@ -1,6 +1,6 @@
 //! Real clients, each listing and calling through every endpoint it speaks.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -103,10 +103,12 @@ pub(crate) async fn run_successfully(command: &mut Command) -> String {
 
 /// What a command prints and complains, and whether it succeeded.
 pub(crate) async fn run_to_end(command: &mut Command) -> (String, String, bool) {
-    let output = tokio::time::timeout(
-        std::time::Duration::from_secs(120),
-        command.kill_on_drop(true).output(),
-    );
+    run_within(Duration::from_secs(120), command).await
+}
+
+/// The same, for a program that takes longer.
+pub(crate) async fn run_within(limit: Duration, command: &mut Command) -> (String, String, bool) {
+    let output = tokio::time::timeout(limit, command.kill_on_drop(true).output());
     let output = output.await.expect("in time").unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (shown, complaints) = (text(&output.stdout), text(&output.stderr));

@@ -18,7 +18,12 @@ use tokio::{
     time::{Duration, timeout},
 };
 
-use crate::{clients::client_tools_dir, model_apis::TestedApi, suite_fixture, test_hub::TestHub};
+use crate::{
+    clients::{client_tools_dir, run_within},
+    model_apis::TestedApi,
+    suite_fixture,
+    test_hub::TestHub,
+};
 
 /// It computes on a machine that does other things, too.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(300);
@@ -220,6 +225,61 @@ async fn a_very_small_model_answers_on_every_api() {
         answer["usage"]["prompt_tokens"].as_u64() > Some(0),
         "{answer}"
     );
+}
+
+/// Why tests of llama.cpp do not hold for maru, or cannot be run.
+const LLAMA_TEST_EXCEPTIONS: [(&str, &str); 8] = [
+    (
+        "test_anthropic_tool_result_with_image",
+        "expects the backend's words that it takes no images",
+    ),
+    (
+        "test_anthropic_vision_format_accepted",
+        "expects the backend's words that it takes no images",
+    ),
+    (
+        "test_anthropic_vision_base64_with_multimodal_model",
+        "downloads a picture and a model",
+    ),
+    (
+        "test_anthropic_empty_messages",
+        "expects an answer to no message, which Anthropic's API refuses",
+    ),
+    (
+        "test_anthropic_thinking_history_in_template",
+        "asks for the chat template of llama.cpp",
+    ),
+    (
+        "test_anthropic_thinking_with_reasoning_model[False]",
+        "downloads a model",
+    ),
+    (
+        "test_anthropic_thinking_with_reasoning_model[True]",
+        "downloads a model",
+    ),
+    (
+        "test_responses_stream_with_llama_telemetry",
+        "expects members that only llama.cpp has, at a path without /v1",
+    ),
+];
+
+#[tokio::test]
+async fn llama_cpps_own_tests_of_two_apis_pass() {
+    let tools = client_tools_dir();
+    let mut command = Command::new(tools.join("llama/bin/python"));
+    command
+        .arg(tools.join("llama_tests.py"))
+        .arg(env!("CARGO_BIN_EXE_maru"))
+        .arg(&tools);
+    let (printed, complaints, is_ok) = run_within(2 * MODEL_TIMEOUT, &mut command).await;
+    assert!(is_ok, "{complaints}");
+    let outcomes: Map<String, Value> = serde_json::from_str(&printed).unwrap();
+    let exceptions = LLAMA_TEST_EXCEPTIONS.map(|it| it.0);
+    for (name, outcome) in &outcomes {
+        let is_exception = exceptions.contains(&name.as_str());
+        assert_eq!(*outcome == "passed", !is_exception, "{name}: {outcome}");
+    }
+    assert_eq!(outcomes.len(), 33, "{outcomes:?}");
 }
 
 /// The model's chat template has no place for tools, which llama.cpp does not tell.
