@@ -60,6 +60,12 @@ async fn apply_changes(hub: &HubState, changed: &ChangedTables) {
     if changed.includes("mcp_servers") {
         report("servers", hub.servers.reload().await);
     }
+    if changed.includes("server_credential") {
+        report(
+            "sign-ins at servers",
+            hub.servers.reload_credentials().await,
+        );
+    }
     if changed.includes("tool_pin") {
         hub.servers.reload_pins().await;
     }

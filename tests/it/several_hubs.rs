@@ -16,11 +16,11 @@ use crate::{
     test_hub::{TestHub, stateless_message},
 };
 
-struct TwoHubs {
+pub(crate) struct TwoHubs {
     cluster: PostgresCluster,
     database: String,
-    one: TestHub,
-    other: TestHub,
+    pub(crate) one: TestHub,
+    pub(crate) other: TestHub,
 }
 
 impl TwoHubs {
@@ -28,7 +28,7 @@ impl TwoHubs {
         Self::start_with(|_| ()).await
     }
 
-    async fn start_with(change: impl Fn(&mut Config)) -> Self {
+    pub(crate) async fn start_with(change: impl Fn(&mut Config)) -> Self {
         let cluster = PostgresCluster::start().await;
         let database = cluster.create_database();
         let url = cluster.url(&database);
@@ -50,7 +50,7 @@ impl TwoHubs {
     }
 
     /// Boxed, because two hubs are large.
-    fn stop(self) -> BoxFuture<'static, ()> {
+    pub(crate) fn stop(self) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             self.one.running.stop().await;
             self.other.running.stop().await;

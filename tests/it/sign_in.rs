@@ -6,6 +6,10 @@ mod hostile;
 mod leaks;
 mod oidc_provider;
 mod own_accounts;
+mod several_hubs;
+mod without_person;
+
+use std::process::Command;
 
 use serde_json::{Value, json};
 

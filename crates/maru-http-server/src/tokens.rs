@@ -48,14 +48,20 @@ pub(super) async fn create(State(hub): State<Arc<HubState>>, JsonBody(body): Jso
 
 /// `DELETE /api/tokens/{name}`: revokes a token and ends its sessions.
 pub(super) async fn revoke(State(hub): State<Arc<HubState>>, Path(name): Path<String>) -> Response {
-    match hub.access.revoke_token(&name).await {
-        Ok(true) => {
-            hub.engine.end_sessions_of(&name);
-            reply::empty(StatusCode::NO_CONTENT)
-        }
+    match end_access(&hub, &name).await {
+        Ok(true) => reply::empty(StatusCode::NO_CONTENT),
         Ok(false) => json_error(StatusCode::NOT_FOUND, "no token has this name", None),
         Err(error) => error_response(&error),
     }
+}
+
+/// Revokes the token of `name` with everything that it allowed, and ends its sessions and
+/// its connections to servers; false if there is none.
+pub(super) async fn end_access(hub: &HubState, name: &str) -> Result<bool, TokenError> {
+    let existed = hub.access.revoke_token(name).await?;
+    hub.engine.end_sessions_of(name);
+    hub.servers.reload_credentials().await?;
+    Ok(existed)
 }
 
 /// Parses the body of a new token or account, and checks the names in its lists.

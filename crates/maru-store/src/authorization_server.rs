@@ -240,10 +240,13 @@ impl Store {
         self.first_text(PASSPHRASE_HASH, vec![name.into()]).await
     }
 
-    /// Deletes a token with its account, grants and browser sessions, or nothing.
+    /// Deletes a token with its account, grants, browser sessions and what its holder is
+    /// signed in with at servers, or nothing. The next holder of the name inherits nothing.
     pub async fn delete_access(&self, name: &str) -> Result<(), Error> {
         let statements = [
             super::console::DELETE_SESSIONS_OF_TOKEN,
+            super::credentials::DELETE_SIGN_INS_OF_SUBJECT,
+            super::credentials::DELETE_OF_SUBJECT,
             DELETE_GRANTS_OF_ACCOUNT,
             DELETE_ACCOUNT,
             super::tokens::DELETE,

@@ -1,6 +1,6 @@
 //! What maru is signed in with at servers, and the sign-ins in progress.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use maru_runtime::clock;
 
@@ -19,6 +19,19 @@ pub struct ServerCredentialRow {
     pub version: i64,
     /// Names the hub that is refreshing the tokens; empty if none is.
     pub lease: String,
+}
+
+/// A sign-in in progress.
+#[derive(Clone, Copy)]
+pub struct SignInRow<'a> {
+    /// The hash of its state.
+    pub state_hash: &'a str,
+    /// Whose credential it is for; empty if all callers share it.
+    pub subject: &'a str,
+    /// What belongs to it, as JSON.
+    pub data: &'a str,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_at: i64,
 }
 
 const GET: PortableStatement = PortableStatement {
@@ -60,10 +73,26 @@ const DELETE_ALL: PortableStatement = PortableStatement {
     attempted: "delete the credentials of the server",
     sql: "DELETE FROM server_credential WHERE server_id = $1 RETURNING server_id",
 };
+pub(super) const DELETE_OF_SUBJECT: PortableStatement = PortableStatement {
+    attempted: "delete the credentials of the caller",
+    sql: "DELETE FROM server_credential WHERE subject = $1 RETURNING server_id",
+};
+const LIST_VERSIONS: PortableStatement = PortableStatement {
+    attempted: "list the versions of the credentials",
+    sql: "SELECT server_id, subject, version FROM server_credential",
+};
 const PUT_SIGN_IN: PortableStatement = PortableStatement {
     attempted: "save the sign-in",
-    sql: "INSERT INTO server_sign_in (state_hash, data, expires_at) VALUES ($1, $2, $3)
-          RETURNING state_hash",
+    sql: "INSERT INTO server_sign_in (state_hash, subject, data, expires_at)
+          VALUES ($1, $2, $3, $4) RETURNING state_hash",
+};
+const FIND_SIGN_IN: PortableStatement = PortableStatement {
+    attempted: "find the sign-in",
+    sql: "SELECT COUNT(*) FROM server_sign_in WHERE state_hash = $1 AND expires_at > $2",
+};
+pub(super) const DELETE_SIGN_INS_OF_SUBJECT: PortableStatement = PortableStatement {
+    attempted: "delete the sign-ins of the caller",
+    sql: "DELETE FROM server_sign_in WHERE subject = $1 RETURNING state_hash",
 };
 const TAKE_SIGN_IN: PortableStatement = PortableStatement {
     attempted: "read the sign-in",
@@ -86,7 +115,11 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
     LEASE,
     DELETE,
     DELETE_ALL,
+    DELETE_OF_SUBJECT,
+    LIST_VERSIONS,
     PUT_SIGN_IN,
+    FIND_SIGN_IN,
+    DELETE_SIGN_INS_OF_SUBJECT,
     TAKE_SIGN_IN,
     EXPIRE_SIGN_INS,
     COUNT_SIGN_INS,
@@ -173,24 +206,35 @@ impl Store {
             .map(drop)
     }
 
-    /// Saves a sign-in until `expires_at`, in milliseconds since 1970; returns false if
-    /// `limit` others are in progress.
-    pub async fn put_sign_in(
-        &self,
-        state_hash: &str,
-        data: &str,
-        expires_at: i64,
-        limit: i64,
-    ) -> Result<bool, Error> {
+    /// Lists the versions of all credentials, by server id and subject.
+    pub async fn credential_versions(&self) -> Result<HashMap<(String, String), i64>, Error> {
+        let rows: Vec<CredentialVersion> = self.query_as(LIST_VERSIONS, Vec::new()).await?;
+        Ok(rows.into_iter().map(|it| (it.key, it.version)).collect())
+    }
+
+    /// Saves a sign-in; returns false if `limit` others are in progress.
+    pub async fn put_sign_in(&self, row: &SignInRow<'_>, limit: i64) -> Result<bool, Error> {
         self.execute(EXPIRE_SIGN_INS, vec![clock::now_ms().into()])
             .await?;
         let counted: Vec<SignInCount> = self.query_as(COUNT_SIGN_INS, Vec::new()).await?;
         if counted.first().is_some_and(|it| it.0 >= limit) {
             return Ok(false);
         }
-        let sealed = self.seal_text(&sign_in_data(state_hash), data);
-        let values = vec![state_hash.into(), sealed.as_str().into(), expires_at.into()];
+        let sealed = self.seal_text(&sign_in_data(row.state_hash), row.data);
+        let values = vec![
+            row.state_hash.into(),
+            row.subject.into(),
+            sealed.as_str().into(),
+            row.expires_at.into(),
+        ];
         self.execute(PUT_SIGN_IN, values).await
+    }
+
+    /// Whether the sign-in with this state is in progress.
+    pub async fn has_sign_in(&self, state_hash: &str) -> Result<bool, Error> {
+        let values: Vec<CellValue> = vec![state_hash.into(), clock::now_ms().into()];
+        let found: Vec<SignInCount> = self.query_as(FIND_SIGN_IN, values).await?;
+        Ok(found.first().is_some_and(|it| it.0 > 0))
     }
 
     /// Removes and returns the sign-in with this state; `None` if it was already taken, has
@@ -239,6 +283,22 @@ fn credential_data(server_id: &str, subject: &str) -> String {
 /// What the sealed data of a sign-in is bound to.
 fn sign_in_data(state_hash: &str) -> String {
     format!("server_sign_in.data of {state_hash}")
+}
+
+struct CredentialVersion {
+    key: (String, String),
+    version: i64,
+}
+
+impl TryFrom<ResultRow> for CredentialVersion {
+    type Error = DatabaseError;
+
+    fn try_from(mut row: ResultRow) -> Result<Self, DatabaseError> {
+        Ok(Self {
+            key: (row.next_cell()?, row.next_cell()?),
+            version: row.next_cell()?,
+        })
+    }
 }
 
 struct SignInData(String);

@@ -61,7 +61,7 @@ pub use call_limits::CallLimitRow;
 pub use call_usage::{CallUsageFilter, CallUsageRow};
 pub use change_feed::{ChangeFeed, ChangedTables};
 pub use console::ConsoleSessionRow;
-pub use credentials::ServerCredentialRow;
+pub use credentials::{ServerCredentialRow, SignInRow};
 pub use custom_tools::{CustomDraftRow, CustomParamRow, CustomToolRow, CustomVersionRow};
 pub use hub_mailbox::{HubEnvelope, HubMailbox, HubMemberRow};
 pub use model_budgets::ModelBudgetRow;

@@ -46,6 +46,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("022_authorization_server"),
     migration!("023_toolset"),
     migration!("024_rate_bucket"),
+    migration!("025_sign_in_subject"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

@@ -2,6 +2,8 @@
 //! they expire, one renewal at a time, also between hubs that share the store.
 
 mod stored_credential;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt,
@@ -31,11 +33,13 @@ use stored_credential::{LoadedCredential, to_data};
 
 /// How often a hub looks whether another one has renewed the tokens.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// A lease that did not change for this long was left by a hub that ended: longer than a
-/// renewal may take.
-const LEASE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A lease that did not change for this long was left by a hub that ended. Longer than a
+/// renewal may take: many issuers end the sign-in if a refresh token is used twice. The
+/// store may need 19 s to answer that the lease is taken, the issuer 10 s, and the store
+/// 19 s again.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a renewal may take, with waiting for other hubs.
-const RENEWAL_TIMEOUT: Duration = Duration::from_secs(45);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The id of the server, and whose credential it is.
 pub(super) type CredentialKey = (String, String);
@@ -109,7 +113,7 @@ impl Credential {
     /// before a sign-in.
     pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
         if !self.lock().is_loaded {
-            self.load().await?;
+            self.load().await.map_err(store_error)?;
         }
         let (header, is_due) = {
             let state = self.lock();
@@ -182,6 +186,17 @@ impl Credential {
     /// Whether a token is there, also if another hub stored it.
     pub(super) async fn is_signed_in(&self) -> bool {
         let _store_may_be_down = self.load().await;
+        self.has_token()
+    }
+
+    /// Whether the store was read and has another version now.
+    pub(super) fn differs_from(&self, version: Option<i64>) -> bool {
+        let state = self.lock();
+        state.is_loaded && state.current.as_ref().map(|it| it.row.version) != version
+    }
+
+    /// Whether a token is known here.
+    pub(super) fn has_token(&self) -> bool {
         self.header().is_some()
     }
 
@@ -214,7 +229,7 @@ impl Credential {
 
     /// Deletes the tokens here and in the store, and returns what they were.
     pub(super) async fn forget(&self) -> Result<Option<StoredCredential>, Error> {
-        self.load().await?;
+        self.load().await.map_err(store_error)?;
         let stored = self.stored();
         let store = &self.services.store;
         let deleted = store
@@ -273,7 +288,7 @@ impl Credential {
                 let message = "another hub renews the token, and does not end";
                 return Err(Error::Unreachable(message.to_owned()));
             }
-            self.load().await?;
+            self.load().await.map_err(store_error)?;
             let Some(row) = self.row() else {
                 return self.acquire_for_client().await;
             };
@@ -321,13 +336,7 @@ impl Credential {
         match refreshed {
             Ok(tokens) => {
                 stored.tokens = Some(tokens);
-                let saved = store.replace_credential(held, &to_data(&stored)).await;
-                let saved = saved.map_err(store_error)?;
-                let is_saved = saved.is_some();
-                if is_saved {
-                    self.adopt(saved);
-                }
-                Ok(is_saved)
+                self.save_refreshed(held.clone(), &stored).await
             }
             Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {
                 // Only the tokens that were refused are deleted, never those of a sign-in
@@ -339,7 +348,8 @@ impl Credential {
                 };
                 self.adopt(Some(saved));
                 info!(server.name = %self.server_name, "the sign-in at server {} has ended: {error}", self.server_name);
-                Err(self.sign_in_required())
+                // maru needs no person where it is the client itself.
+                self.acquire_for_client().await.map(|()| true)
             }
             Err(error) => {
                 // If the lease cannot be returned, it expires.
@@ -350,6 +360,39 @@ impl Credential {
                 )))
             }
         }
+    }
+
+    /// Stores refreshed tokens. Returns false if a sign-in or a sign-out came between.
+    async fn save_refreshed(
+        &self,
+        mut held: ServerCredentialRow,
+        stored: &StoredCredential,
+    ) -> Result<bool, Error> {
+        let store = &self.services.store;
+        loop {
+            let saved = store.replace_credential(&held, &to_data(stored)).await;
+            let saved = saved.map_err(store_error)?;
+            if saved.is_some() {
+                self.adopt(saved);
+                return Ok(true);
+            }
+            self.load().await.map_err(store_error)?;
+            // A hub that took over the lease too early found the refresh token used, and
+            // deleted the tokens: these are their successors.
+            match self.row_without_tokens(&stored.client.client_id) {
+                Some(row) => held = row,
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Returns the row whose tokens were refused to the client.
+    fn row_without_tokens(&self, client_id: &str) -> Option<ServerCredentialRow> {
+        let state = self.lock();
+        let current = state.current.as_ref()?;
+        let is_refused =
+            current.stored.tokens.is_none() && current.stored.client.client_id == client_id;
+        is_refused.then(|| current.row.clone())
     }
 
     /// Gets a token for maru itself, where the settings name a client for that.
@@ -437,10 +480,9 @@ impl Credential {
     }
 
     /// Reads the store.
-    async fn load(&self) -> Result<(), Error> {
+    pub(super) async fn load(&self) -> Result<(), maru_store::Error> {
         let store = &self.services.store;
-        let row = store.credential(&self.server_id, &self.subject).await;
-        self.adopt(row.map_err(store_error)?);
+        self.adopt(store.credential(&self.server_id, &self.subject).await?);
         Ok(())
     }
 

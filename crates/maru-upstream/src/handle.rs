@@ -194,9 +194,11 @@ impl ServerHandle {
         let _ = self.shared.commands.send(ConnectionCommand::Enable).await;
     }
 
-    /// Closes the connection of a caller with a credential of its own.
-    pub(super) fn close_user_connection(&self, subject: &str) {
-        if let Some(users) = &self.shared.users {
+    /// Closes the connection of a credential that was signed out.
+    pub(super) async fn sign_out(&self, subject: &str) {
+        if subject == SHARED_SUBJECT {
+            self.disconnect().await;
+        } else if let Some(users) = &self.shared.users {
             users.close(subject);
         }
     }

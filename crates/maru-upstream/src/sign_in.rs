@@ -11,7 +11,7 @@ use maru_oauth::{
     OAuthHttp, ScopeSet, TokenRequest,
 };
 use maru_runtime::{clock, tasks::Tasks};
-use maru_store::Store;
+use maru_store::{SignInRow, Store};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -213,13 +213,51 @@ impl CredentialRegistry {
         self.services.store.delete_credentials(server_id).await
     }
 
-    fn reusable_link(&self, credential: &Credential) -> Option<String> {
-        let known = self
-            .credentials
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (link, made_at) = known.get(&credential.key())?.link.as_ref()?;
-        (made_at.elapsed() < LINK_REUSE).then(|| link.clone())
+    /// Reads again the credentials that differ in the store, and returns those that were
+    /// signed in or out by that.
+    pub(super) async fn reload(&self) -> Result<Vec<Arc<Credential>>, maru_store::Error> {
+        let stored = self.services.store.credential_versions().await?;
+        let known: Vec<_> = {
+            let known = self.credentials.lock();
+            let known = known.unwrap_or_else(PoisonError::into_inner);
+            let differs = |(key, it): &(&CredentialKey, &KnownCredential)| {
+                it.credential.differs_from(stored.get(*key).copied())
+            };
+            let differing = known.iter().filter(differs);
+            differing
+                .map(|(_, it)| Arc::clone(&it.credential))
+                .collect()
+        };
+        let mut changed = Vec::new();
+        for credential in known {
+            let was_signed_in = credential.has_token();
+            credential.load().await?;
+            if credential.has_token() != was_signed_in {
+                changed.push(credential);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Returns the link of a sign-in that is in progress: another hub may have completed it,
+    /// and revoking the caller's token ended it.
+    async fn reusable_link(&self, credential: &Credential) -> Result<Option<String>, SignInError> {
+        let link = {
+            let known = self.credentials.lock();
+            let known = known.unwrap_or_else(PoisonError::into_inner);
+            let entry = known.get(&credential.key());
+            let link = entry.and_then(|it| it.link.clone());
+            link.filter(|(_, made_at)| made_at.elapsed() < LINK_REUSE)
+        };
+        let Some((link, _)) = link else {
+            return Ok(None);
+        };
+        let query = link.split_once('?').map(|(_, query)| query);
+        let Some(hash) = query.and_then(ServerSignIn::browser_binding) else {
+            return Ok(None);
+        };
+        let is_open = self.services.store.has_sign_in(&hash).await;
+        Ok(is_open.map_err(from_store)?.then_some(link))
     }
 
     fn set_link(&self, key: &CredentialKey, link: Option<String>) {
@@ -239,7 +277,7 @@ impl CredentialRegistry {
         };
         let (challenge, needed) = credential.challenge();
         if needed.is_empty()
-            && let Some(link) = self.reusable_link(credential)
+            && let Some(link) = self.reusable_link(credential).await?
         {
             return Ok(link);
         }
@@ -316,9 +354,13 @@ impl CredentialRegistry {
         let expires_at = clock::now_ms() + lifetime;
         let hash = state_hash(&pending.request.state);
         let store = &self.services.store;
-        let saved = store
-            .put_sign_in(&hash, &data, expires_at, MAX_SIGN_INS)
-            .await;
+        let row = SignInRow {
+            state_hash: &hash,
+            subject: &pending.subject,
+            data: &data,
+            expires_at,
+        };
+        let saved = store.put_sign_in(&row, MAX_SIGN_INS).await;
         if saved.map_err(from_store)? {
             Ok(())
         } else {
@@ -440,12 +482,7 @@ impl ServerSignIn {
         let credential = credential.ok_or_else(|| SignInError::NotOffered(name.to_owned()))?;
         let stored = credential.forget().await.map_err(|_| SignInError::Store)?;
         registry.set_link(&credential.key(), None);
-        let handle = servers.handle(name)?;
-        if subject.is_empty() {
-            handle.disconnect().await;
-        } else {
-            handle.close_user_connection(subject);
-        }
+        servers.handle(name)?.sign_out(subject).await;
         match stored {
             Some(stored) => Ok(revoke(&registry.services.http, &stored).await),
             None => Ok(false),

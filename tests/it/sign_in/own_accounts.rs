@@ -13,20 +13,32 @@ use crate::{
     test_hub::{TestHub, request_message, stateless_message},
 };
 
-struct Caller<'a> {
+/// A caller with a token of its own.
+pub(super) struct Caller<'a> {
     hub: &'a TestHub,
-    token: String,
+    pub(super) token: String,
 }
 
 impl<'a> Caller<'a> {
-    async fn new(hub: &'a TestHub, name: &str) -> Self {
+    pub(super) async fn new(hub: &'a TestHub, name: &str) -> Self {
         let token = hub
             .create_token(json!({"name": name, "role": "agent"}))
             .await;
         Self { hub, token }
     }
 
-    async fn send(&self, method: &'static str, path: &str, body: &Value) -> TestResponse {
+    /// The same caller at another hub.
+    pub(super) fn at(&self, hub: &'a TestHub) -> Self {
+        let token = self.token.clone();
+        Self { hub, token }
+    }
+
+    pub(super) async fn send(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: &Value,
+    ) -> TestResponse {
         let request = TestRequest::new(&self.hub.address, method, path)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
@@ -35,7 +47,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Calls the tool in the form of 2026-07-28.
-    async fn call(&self, capabilities: Value, inputs: Value) -> Value {
+    pub(super) async fn call(&self, capabilities: Value, inputs: Value) -> Value {
         let mut params = json!({"name": "remote__whoami", "arguments": {}});
         if !inputs.is_null() {
             params["inputResponses"] = inputs;
@@ -50,7 +62,7 @@ impl<'a> Caller<'a> {
         request.send().await.rpc_response().await
     }
 
-    async fn sign_in(&self) {
+    pub(super) async fn sign_in(&self) {
         let path = format!("{SERVER}/account");
         let begun = self.send("POST", &path, &json!({})).await.json().await;
         let link = begun["authorization_url"].as_str().unwrap();
@@ -105,6 +117,34 @@ async fn each_caller_uses_the_own_account_and_no_other() {
         text_of(&ben.call(json!({}), Value::Null).await),
         "account 3"
     );
+}
+
+#[tokio::test]
+async fn next_holder_of_a_name_inherits_neither_account_nor_sign_in() {
+    let (hub, remote) = (TestHub::start().await, FakeRemote::start().await);
+    register(&hub, &remote.url(), json!({"per_user": true})).await;
+    sign_in(&hub).await;
+    let path = format!("{SERVER}/account");
+    let before = Caller::new(&hub, "kim").await;
+    before.sign_in().await;
+    let answer = before.call(json!({}), Value::Null).await;
+    assert_eq!(text_of(&answer), "account 2");
+    let begun = before.send("POST", &path, &json!({})).await.json().await;
+    let earlier_link = begun["authorization_url"].as_str().unwrap();
+    let revoked = hub.send_as_admin("DELETE", "/api/tokens/kim", Value::Null);
+    assert_eq!(revoked.await.status, 204);
+
+    let after = Caller::new(&hub, "kim").await;
+    let refused = after.call(json!({}), Value::Null).await;
+    assert!(text_of(&refused).contains("needs a sign-in"), "{refused}");
+    let redirect = follow(earlier_link, &hub.address).await;
+    let body = json!({"redirect_url": redirect});
+    assert_eq!(after.send("PUT", &path, &body).await.status, 400);
+    let begun = after.send("POST", &path, &json!({})).await.json().await;
+    assert_ne!(begun["authorization_url"], earlier_link);
+    after.sign_in().await;
+    let answer = after.call(json!({}), Value::Null).await;
+    assert_eq!(text_of(&answer), "account 4", "{answer}");
 }
 
 #[tokio::test]

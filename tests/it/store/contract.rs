@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use maru_store::{
     AuditFilter, AuditRow, AuditedCall, CallFilter, CallUsageFilter, CallUsageRow, Error,
-    ModelBudgetRow, ModelUsageFilter, ModelUsageRow, ServerRow, Store, TokenRow, UsageBatch,
-    UsageTotals,
+    ModelBudgetRow, ModelUsageFilter, ModelUsageRow, ServerRow, SignInRow, Store, TokenRow,
+    UsageBatch, UsageTotals,
 };
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
@@ -529,18 +529,40 @@ async fn one_hub_at_a_time_replaces_a_credential(store: Store) {
     store.put_credential("id", "someone", "x").await.unwrap();
     assert!(store.delete_credential("id", "").await.unwrap());
     assert_eq!(store.credential("id", "").await.unwrap(), None);
+    let versions = store.credential_versions().await.unwrap();
+    let key = ("id".to_owned(), "someone".to_owned());
+    assert_eq!(versions.keys().collect::<Vec<_>>(), [&key]);
+    store.put_credential("id", "other", "x").await.unwrap();
+    store.delete_access("other").await.unwrap();
+    assert_eq!(store.credential("id", "other").await.unwrap(), None);
+    assert!(store.credential("id", "someone").await.unwrap().is_some());
     store.delete_credentials("id").await.unwrap();
     assert_eq!(store.credential("id", "someone").await.unwrap(), None);
 }
 
 async fn sign_in_is_taken_once_before_it_expires(store: Store) {
+    let put = async |state_hash: &str, expires_at: i64, limit: i64| {
+        let row = SignInRow {
+            state_hash,
+            subject: "kim",
+            data: "data",
+            expires_at,
+        };
+        store.put_sign_in(&row, limit).await.unwrap()
+    };
     let later = i64::MAX;
-    assert!(store.put_sign_in("a", "data", later, 2).await.unwrap());
-    assert!(store.put_sign_in("old", "data", 1, 2).await.unwrap());
+    assert!(put("a", later, 2).await);
+    assert!(put("old", 1, 2).await);
+    assert!(store.has_sign_in("a").await.unwrap());
+    assert!(!store.has_sign_in("old").await.unwrap());
     assert_eq!(store.take_sign_in("old").await.unwrap(), None);
     let taken = join_all([(); 4].map(|()| store.take_sign_in("a"))).await;
     let taken: Vec<String> = taken.into_iter().filter_map(Result::unwrap).collect();
     assert_eq!(taken, ["data"]);
-    assert!(store.put_sign_in("b", "data", later, 1).await.unwrap());
-    assert!(!store.put_sign_in("c", "data", later, 1).await.unwrap());
+    assert!(!store.has_sign_in("a").await.unwrap());
+    assert!(put("b", later, 1).await);
+    assert!(!put("c", later, 1).await);
+    // It ends with the token of its caller.
+    store.delete_access("kim").await.unwrap();
+    assert_eq!(store.take_sign_in("b").await.unwrap(), None);
 }

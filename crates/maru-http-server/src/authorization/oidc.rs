@@ -18,6 +18,7 @@ use super::{
         pages::{Page, PageLanguage, cookie, redirect, sentence_page},
         router::ClientAddress,
         servers::json_error,
+        tokens::end_access,
     },
     record,
 };
@@ -137,10 +138,8 @@ async fn end_account(
         return Ok(());
     }
     record(hub, account, address, ("end account", account)).await?;
-    let revoked = hub.access.revoke_token(account).await;
-    revoked.map_err(|it| failed(&it))?;
-    hub.engine.end_sessions_of(account);
-    Ok(())
+    let ended = end_access(hub, account).await;
+    ended.map(drop).map_err(|it| failed(&it))
 }
 
 /// The cookie is Lax, because the browser comes back from another site.

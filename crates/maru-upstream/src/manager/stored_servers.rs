@@ -8,8 +8,8 @@ use tracing::{info, warn};
 
 use super::{ManagedServer, ServerManager};
 use crate::{
-    handle::ServerHandle, registration_error::RegistrationError, server::RegisteredServer,
-    server_row::server_from_row,
+    handle::ServerHandle, lifecycle::ServerState, registration_error::RegistrationError,
+    server::RegisteredServer, server_row::server_from_row,
 };
 
 impl ServerManager {
@@ -95,6 +95,24 @@ impl ServerManager {
         if connect && let Ok(entry) = self.find(name.as_str()) {
             entry.handle.request_connect();
         }
+    }
+
+    /// Reads again what callers are signed in with at servers, because another hub or the
+    /// end of a token may have changed it: a server that waited for a sign-in connects, and
+    /// nothing goes on with an account that was signed out.
+    pub async fn reload_credentials(&self) -> Result<(), maru_store::Error> {
+        for credential in self.credentials().reload().await? {
+            let entry = self.find(&credential.server_name);
+            let Some(entry) = entry.ok().filter(|it| it.server.id == credential.server_id) else {
+                continue;
+            };
+            if !credential.has_token() {
+                entry.handle.sign_out(&credential.subject).await;
+            } else if entry.handle.status().state == ServerState::NeedsSignIn {
+                entry.handle.request_connect();
+            }
+        }
+        Ok(())
     }
 
     /// Publishes the tools of every server again, because another hub may have accepted
