@@ -147,6 +147,25 @@ async fn pasted_redirect_completes_the_sign_in_once() {
 }
 
 #[tokio::test]
+async fn challenge_is_read_also_behind_that_of_another_scheme() {
+    let (hub, remote) = (TestHub::start().await, FakeRemote::start().await);
+    let metadata = format!("{}/metadata", remote.issuer());
+    remote.change_challenges(vec![
+        "Basic realm=\"a\"".to_owned(),
+        format!("Bearer resource_metadata=\"{metadata}\""),
+    ]);
+    let document = json!({"resource": remote.url(), "authorization_servers": [remote.issuer()]});
+    remote.replace_document("/metadata", document);
+    remote.replace_document(
+        "/.well-known/oauth-protected-resource/mcp",
+        json!({"resource": "https://evil.example/mcp"}),
+    );
+    register(&hub, &remote.url(), Value::Null).await;
+    sign_in(&hub).await;
+    assert_eq!(status(&hub).await["status"], "CONNECTED");
+}
+
+#[tokio::test]
 async fn only_an_admin_signs_in_for_all() {
     let (hub, remote) = (TestHub::start().await, FakeRemote::start().await);
     register(&hub, &remote.url(), Value::Null).await;

@@ -65,6 +65,12 @@ impl HttpResponse {
         str::from_utf8(self.headers.get(name)?.as_bytes()).ok()
     }
 
+    /// Returns all headers of this name that are UTF-8.
+    pub fn headers(&self, name: &HeaderName) -> impl Iterator<Item = &str> {
+        let values = self.headers.get_all(name).iter();
+        values.filter_map(|it| str::from_utf8(it.as_bytes()).ok())
+    }
+
     /// Parses `Retry-After`: how long the server asks to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         parse_retry_after(self.header(&RETRY_AFTER)?, SystemTime::now())

@@ -91,7 +91,8 @@ async fn check_scope(
     Ok(response)
 }
 
+/// A server that knows several schemes may send a header for each.
 fn challenge_of(response: &HttpResponse) -> Challenge {
-    let header = response.header(&WWW_AUTHENTICATE);
-    header.map(Challenge::parse).unwrap_or_default()
+    let headers: Vec<&str> = response.headers(&WWW_AUTHENTICATE).collect();
+    Challenge::parse(&headers.join(", "))
 }

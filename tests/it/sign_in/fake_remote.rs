@@ -39,6 +39,8 @@ struct Record {
     documents: BTreeMap<String, Value>,
     /// What the redirect says instead of the truth; `None` leaves the parameter out.
     redirect: BTreeMap<&'static str, Option<String>>,
+    /// The `WWW-Authenticate` headers of a refusal, instead of the usual one.
+    challenges: Vec<String>,
     accounts: u32,
     valid_tokens: BTreeSet<String>,
     token_lifetime: Option<u32>,
@@ -85,6 +87,7 @@ impl FakeRemote {
         self.replace_document(path, document);
     }
 
+    /// Replaces a document: a text redirects there, null never comes.
     pub(super) fn replace_document(&self, path: &str, document: Value) {
         self.state
             .lock()
@@ -92,9 +95,19 @@ impl FakeRemote {
             .insert(path.to_owned(), document);
     }
 
+    /// Replaces the `WWW-Authenticate` headers of refusals.
+    pub(super) fn change_challenges(&self, challenges: Vec<String>) {
+        self.state.lock().challenges = challenges;
+    }
+
     /// Replaces a parameter of the redirects.
     pub(super) fn change_redirect(&self, name: &'static str, value: Option<String>) {
         self.state.lock().redirect.insert(name, value);
+    }
+
+    /// Accepts a token that was not issued by a sign-in.
+    pub(super) fn accept_token(&self, token: &str) {
+        self.state.lock().valid_tokens.insert(token.to_owned());
     }
 
     /// Takes back all tokens.
@@ -163,6 +176,7 @@ async fn document(State(state): State<Arc<RemoteState>>, uri: Uri) -> Response {
     let replaced = state.lock().documents.get(path).cloned();
     match replaced.or_else(|| state.true_document(path)) {
         Some(Value::String(location)) => redirect(&location),
+        Some(Value::Null) => std::future::pending().await,
         Some(document) => answer(StatusCode::OK, &document),
         None => answer(StatusCode::NOT_FOUND, &json!({})),
     }
@@ -201,7 +215,7 @@ async fn authorize(State(state): State<Arc<RemoteState>>, uri: Uri) -> Response 
     redirect(&format!("{target}?{}", query.join("&")))
 }
 
-async fn token(State(state): State<Arc<RemoteState>>, body: Bytes) -> Response {
+async fn token(State(state): State<Arc<RemoteState>>, headers: HeaderMap, body: Bytes) -> Response {
     state.lock().paths.push("/token".to_owned());
     let body = String::from_utf8(body.to_vec()).unwrap();
     let value = |name: &str| {
@@ -216,6 +230,16 @@ async fn token(State(state): State<Arc<RemoteState>>, body: Bytes) -> Response {
         }
         let account = refresh.rsplit('-').next().unwrap().to_owned();
         return answer(StatusCode::OK, &state.issue(&account));
+    }
+    if value("grant_type").as_deref() == Some("client_credentials") {
+        let has_secret = headers.contains_key(header::AUTHORIZATION);
+        if !has_secret && value("client_assertion").is_none() {
+            return answer(
+                StatusCode::UNAUTHORIZED,
+                &json!({"error": "invalid_client"}),
+            );
+        }
+        return answer(StatusCode::OK, &state.issue("robot"));
     }
     let code = value("code").unwrap();
     let account = code.rsplit('-').next().unwrap().to_owned();
@@ -233,13 +257,17 @@ async fn mcp(State(state): State<Arc<RemoteState>>, request: Request) -> Respons
     let token = bearer_of(&head.headers);
     if !state.lock().valid_tokens.contains(&token) {
         let mut refused = answer(StatusCode::UNAUTHORIZED, &json!({}));
-        let challenge = format!(
-            "Bearer resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"",
-            state.address
-        );
-        refused
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, challenge.parse().unwrap());
+        let mut challenges = state.lock().challenges.clone();
+        if challenges.is_empty() {
+            challenges.push(format!(
+                "Bearer resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"",
+                state.address
+            ));
+        }
+        for challenge in challenges {
+            let headers = refused.headers_mut();
+            headers.append(header::WWW_AUTHENTICATE, challenge.parse().unwrap());
+        }
         return refused;
     }
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
