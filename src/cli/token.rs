@@ -274,7 +274,15 @@ fn format_accounts(accounts: &Value) -> String {
 }
 
 fn format_grants(grants: &Value) -> String {
-    let header = ["ID", "ACCOUNT", "CLIENT", "ROLE", "SERVERS", "LAST RENEWED"];
+    let header = [
+        "ID",
+        "ACCOUNT",
+        "CLIENT",
+        "ROLE",
+        "SERVERS",
+        "TOOLS",
+        "LAST RENEWED",
+    ];
     terminal::table(&header, grants, |it| {
         vec![
             terminal::text_of(it, "id"),
@@ -282,6 +290,7 @@ fn format_grants(grants: &Value) -> String {
             terminal::text_of(it, "clientName"),
             terminal::text_of(it, "role"),
             limit_of(&it["servers"]),
+            limit_of(&it["tools"]),
             time_of(&it["renewedAt"]),
         ]
     })

@@ -259,7 +259,7 @@ impl AccessControl {
         let account = self.principal_of_hash(&grant.account_hash);
         let account = account.ok_or(Error::UnknownGrant)?;
         let role = AccessRole::parse(&grant.role).ok_or(Error::UnknownGrant)?;
-        Ok(account.limited_to(role, grant.servers.as_deref()))
+        Ok(account.limited_to(role, grant.servers.as_deref(), grant.tools.as_deref()))
     }
 
     fn identify_token(&self, token: &BearerToken) -> Result<Principal, Error> {

@@ -12,6 +12,8 @@ pub struct Grants {
     servers: Option<BTreeSet<String>>,
     /// Tool names, as they are listed or as `server.tool`.
     tools: Option<BTreeSet<String>>,
+    /// Those of the tools that a person allowed a client, as `server.tool`.
+    chosen_tools: Option<BTreeSet<String>>,
     /// The name of a toolset, which must contain a tool besides.
     toolset: Option<Arc<str>>,
     /// Whether no prompts and resources are allowed, on whatever servers.
@@ -30,6 +32,7 @@ impl Grants {
             is_tools_only: servers.is_none() && tools.is_some(),
             servers: servers.map(BTreeSet::from_iter),
             tools: tools.map(BTreeSet::from_iter),
+            chosen_tools: None,
             toolset: toolset.map(Arc::from),
         };
         (grants != Self::default()).then_some(grants)
@@ -40,6 +43,7 @@ impl Grants {
         json!({
             "servers": self.servers,
             "tools": self.tools,
+            "chosenTools": self.chosen_tools,
             "toolset": self.toolset.as_deref(),
             "toolsOnly": self.is_tools_only,
         })
@@ -54,18 +58,26 @@ impl Grants {
         Some(Self {
             servers: list("servers")?,
             tools: list("tools")?,
+            chosen_tools: list("chosenTools")?,
             toolset: toolset.map(Arc::from),
             is_tools_only: record["toolsOnly"].as_bool()?,
         })
     }
 
-    /// The same grants for at most these servers.
+    /// The same grants for at most these servers and at most these tools, named
+    /// `server.tool`. A choice of tools means these tools and nothing else.
     #[must_use]
-    pub(super) fn limited_to(&self, servers: &[String]) -> Self {
+    pub(super) fn limited_to(self, servers: Option<&[String]>, tools: Option<&[String]>) -> Self {
         let is_allowed = |it: &&String| self.allows_server(it);
+        let servers = servers.map(|it| it.iter().filter(is_allowed).cloned().collect());
+        let own = self.chosen_tools.as_ref();
+        let is_chosen = |it: &&String| own.is_none_or(|own| own.contains(*it));
+        let chosen = tools.map(|it| it.iter().filter(is_chosen).cloned().collect());
         Self {
-            servers: Some(servers.iter().filter(is_allowed).cloned().collect()),
-            ..self.clone()
+            servers: servers.or(self.servers),
+            is_tools_only: self.is_tools_only || tools.is_some(),
+            chosen_tools: chosen.or(self.chosen_tools),
+            ..self
         }
     }
 
@@ -92,10 +104,11 @@ impl Grants {
     /// Whether a tool is allowed. `public_name` is the name it is listed under, `name` its
     /// name on its own server.
     pub fn allows_tool(&self, server: &str, name: &str, public_name: &str) -> bool {
-        let is_listed = |tools: &BTreeSet<String>| {
-            tools.contains(public_name) || tools.contains(&format!("{server}.{name}"))
-        };
-        self.allows_server(server) && self.tools.as_ref().is_none_or(is_listed)
+        let is_chosen = |tools: &BTreeSet<String>| tools.contains(&format!("{server}.{name}"));
+        let is_listed = |tools: &BTreeSet<String>| tools.contains(public_name) || is_chosen(tools);
+        self.allows_server(server)
+            && self.tools.as_ref().is_none_or(is_listed)
+            && self.chosen_tools.as_ref().is_none_or(is_chosen)
     }
 
     /// Whether prompts and resources of a server are allowed.
@@ -138,7 +151,7 @@ mod tests {
             assert!(!tool.allows_tool("fx", "add", "fx__add"));
         }
         let limited = grants(Some(&["fx", "gx"]), Some(&["gx__add"]));
-        let limited = limited.limited_to(&["gx".to_owned(), "hx".to_owned()]);
+        let limited = limited.limited_to(Some(&["gx".to_owned(), "hx".to_owned()]), None);
         assert_eq!(limited, grants(Some(&["gx"]), Some(&["gx__add"])));
         let both = grants(Some(&["gx"]), Some(&["fx__echo"]));
         assert!(!both.allows_tool("fx", "echo", "fx__echo"));
@@ -148,7 +161,7 @@ mod tests {
     fn choice_of_servers_opens_nothing() {
         let tool = grants(None, Some(&["fx__echo"]));
         assert!(!tool.allows_prompts_and_resources("fx"));
-        let limited = tool.limited_to(&["fx".to_owned()]);
+        let limited = tool.limited_to(Some(&["fx".to_owned()]), None);
         let other_hub = Grants::from_json(&limited.to_json()).unwrap();
         assert_eq!(other_hub, limited);
         for limited in [limited, other_hub] {
@@ -156,5 +169,23 @@ mod tests {
             assert!(!limited.allows_tool("fx", "add", "fx__add"));
             assert!(!limited.allows_prompts_and_resources("fx"));
         }
+    }
+
+    #[test]
+    fn choice_of_tools_leaves_those_that_the_account_has_and_nothing_else() {
+        let chosen = ["fx.echo".to_owned(), "gx.add".to_owned()];
+        let account = grants(Some(&["fx"]), Some(&["fx__echo", "fx__add"]));
+        for account in [account, grants(Some(&["fx"]), None)] {
+            let limited = account.limited_to(None, Some(&chosen));
+            assert_eq!(Grants::from_json(&limited.to_json()), Some(limited.clone()));
+            assert!(limited.allows_tool("fx", "echo", "fx__echo"));
+            assert!(!limited.allows_tool("fx", "add", "fx__add"));
+            assert!(!limited.allows_tool("gx", "add", "gx__add"));
+            assert!(!limited.allows_prompts_and_resources("fx"));
+            // The choice names a tool by its server, whatever it is listed as.
+            assert!(!limited.allows_tool("fx", "add", "fx.echo"));
+        }
+        let nothing = Grants::default().limited_to(None, Some(&[]));
+        assert!(!nothing.allows_tool("fx", "echo", "fx__echo"));
     }
 }

@@ -103,13 +103,19 @@ impl Principal {
         }
     }
 
-    /// The same caller with at most this role, and at most these servers.
+    /// The same caller with at most this role, these servers and these tools.
     #[must_use]
-    pub(super) fn limited_to(self, role: AccessRole, servers: Option<&[String]>) -> Self {
-        let grants = match (self.grants, servers) {
-            (grants, None) => grants,
-            (None, Some(servers)) => Grants::new(Some(servers.to_vec()), None, None).map(Arc::new),
-            (Some(grants), Some(servers)) => Some(Arc::new(grants.limited_to(servers))),
+    pub(super) fn limited_to(
+        self,
+        role: AccessRole,
+        servers: Option<&[String]>,
+        tools: Option<&[String]>,
+    ) -> Self {
+        let grants = if servers.is_none() && tools.is_none() {
+            self.grants
+        } else {
+            let own = self.grants.map(Arc::unwrap_or_clone).unwrap_or_default();
+            Some(Arc::new(own.limited_to(servers, tools)))
         };
         Self {
             role: self.role.min(role),

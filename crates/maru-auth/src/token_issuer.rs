@@ -74,6 +74,8 @@ pub struct Consent<'a> {
     pub role: AccessRole,
     /// The servers; `None` for those of the account.
     pub servers: Option<Vec<String>>,
+    /// The tools, as `server.tool`; `None` for those of the account on these servers.
+    pub tools: Option<Vec<String>>,
 }
 
 /// The tokens of a response.
@@ -231,6 +233,7 @@ impl TokenIssuer {
             client_name: client.metadata.name.clone(),
             role: consent.role.as_str().to_owned(),
             servers: consent.servers.clone(),
+            tools: consent.tools.clone(),
             code_request: json!(request).to_string(),
             generation: CODE_GENERATION,
             renewed_at: now,

@@ -200,6 +200,7 @@ fn grant_json(row: &OAuthGrantRow) -> Value {
         "clientName": row.client_name,
         "role": row.role,
         "servers": row.servers,
+        "tools": row.tools,
         "createdAt": row.created_at,
         "renewedAt": row.renewed_at,
         "expiresAt": row.expires_at,

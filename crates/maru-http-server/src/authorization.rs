@@ -2,6 +2,7 @@
 //! sign in and allow them to use maru.
 
 mod consent;
+mod consent_form;
 mod endpoints;
 mod oidc;
 mod person;

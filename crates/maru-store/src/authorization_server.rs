@@ -1,7 +1,10 @@
 //! The tables of maru's own authorization server: accounts, registered clients and grants.
 //! A grant holds no token: tokens are signed, and name their grant.
 
-use super::{CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store};
+use super::{
+    CellValue, DatabaseError, Error, PortableStatement, ResultRow, Store,
+    tokens::{format_name_list, parse_name_list},
+};
 
 /// An account. Its role and lists are those of the token of the same name.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct OAuthGrantRow {
     pub role: String,
     /// The servers that it is limited to; absent means those of the account.
     pub servers: Option<Vec<String>>,
+    /// The tools that it is limited to, as `server.tool`; absent means those of the account.
+    pub tools: Option<Vec<String>>,
     /// What the authorization code is bound to, as JSON.
     pub code_request: String,
     /// The refresh token that may be used next; 0 is the authorization code.
@@ -120,19 +125,19 @@ const EXPIRE_CLIENTS: PortableStatement = PortableStatement {
 const ADD_GRANT: PortableStatement = PortableStatement {
     attempted: "save the grant",
     sql: "INSERT INTO oauth_grant (id, account, account_hash, client_id, client_name, role,
-            servers, code_request, generation, renewed_at, expires_at, created_at)
-          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, $10, $9) RETURNING id",
+            servers, tools, code_request, generation, renewed_at, expires_at, created_at)
+          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $10) RETURNING id",
 };
 const GET_GRANT: PortableStatement = PortableStatement {
     attempted: "read the grant",
     sql: "SELECT id, account, account_hash, client_id, client_name, role, servers,
-            code_request, generation, renewed_at, expires_at, created_at
+            tools, code_request, generation, renewed_at, expires_at, created_at
           FROM oauth_grant WHERE id = $1",
 };
 const LIST_GRANTS: PortableStatement = PortableStatement {
     attempted: "list the grants",
     sql: "SELECT id, account, account_hash, client_id, client_name, role, servers,
-            code_request, generation, renewed_at, expires_at, created_at
+            tools, code_request, generation, renewed_at, expires_at, created_at
           FROM oauth_grant ORDER BY created_at DESC",
 };
 const RENEW_GRANT: PortableStatement = PortableStatement {
@@ -317,10 +322,6 @@ impl Store {
 impl Store {
     /// Adds a grant, with its code unused.
     pub async fn add_grant(&self, row: &OAuthGrantRow) -> Result<(), Error> {
-        let list = row
-            .servers
-            .as_ref()
-            .map(|it| serde_json::json!(it).to_string());
         let values = vec![
             row.id.as_str().into(),
             row.account.as_str().into(),
@@ -328,7 +329,8 @@ impl Store {
             row.client_id.as_str().into(),
             row.client_name.as_str().into(),
             row.role.as_str().into(),
-            list.into(),
+            format_name_list(row.servers.as_deref()).into(),
+            format_name_list(row.tools.as_deref()).into(),
             row.code_request.as_str().into(),
             row.created_at.into(),
             row.expires_at.into(),
@@ -428,7 +430,8 @@ impl TryFrom<ResultRow> for OAuthGrantRow {
             client_id: row.next_cell()?,
             client_name: row.next_cell()?,
             role: row.next_cell()?,
-            servers: super::tokens::parse_name_list(row.next_cell()?),
+            servers: parse_name_list(row.next_cell()?),
+            tools: parse_name_list(row.next_cell()?),
             code_request: row.next_cell()?,
             generation: row.next_cell()?,
             renewed_at: row.next_cell()?,

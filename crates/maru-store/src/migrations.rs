@@ -47,6 +47,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("023_toolset"),
     migration!("024_rate_bucket"),
     migration!("025_sign_in_subject"),
+    migration!("026_grant_tools"),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in

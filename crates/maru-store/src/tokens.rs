@@ -92,15 +92,13 @@ impl Store {
 
     /// Inserts a token; false if its name is taken.
     pub async fn insert_token(&self, row: &TokenRow) -> Result<bool, Error> {
-        let list =
-            |it: &Option<Vec<String>>| it.as_ref().map(|it| serde_json::json!(it).to_string());
         let values = vec![
             row.name.as_str().into(),
             row.role.as_str().into(),
             row.hash.as_slice().into(),
             row.created_at.into(),
-            list(&row.servers).as_deref().into(),
-            list(&row.tools).as_deref().into(),
+            format_name_list(row.servers.as_deref()).into(),
+            format_name_list(row.tools.as_deref()).into(),
             row.expires_at.into(),
             row.toolset.as_deref().into(),
             row.tool_listing.as_deref().into(),
@@ -141,6 +139,11 @@ impl TryFrom<ResultRow> for TokenRow {
             tool_listing: row.next_cell()?,
         })
     }
+}
+
+/// Writes a list of names as JSON.
+pub(super) fn format_name_list(names: Option<&[String]>) -> Option<String> {
+    names.map(|it| serde_json::json!(it).to_string())
 }
 
 /// Parses a JSON list of names. An invalid list is empty and allows nothing.

@@ -234,6 +234,60 @@ async fn grant_has_at_most_the_role_and_lists_of_the_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn grant_has_only_the_tools_that_the_person_chose() {
+    let hub = start().await;
+    let client = register(&hub).await;
+    let restricted =
+        json!({"name": "lee", "role": "agent", "tools": ["search_docs", "get_employee_info"]});
+    let mut browser = Browser::of_new_account(&hub, restricted).await;
+    let page = format!("/oauth/consent?{}", query_of(&client));
+    let page = browser.get(&page).await.text().await;
+    assert!(page.contains("name=\"tool.maru.search_docs\""), "{page}");
+    assert!(!page.contains("query_bga_database"), "{page}");
+    let choice = [
+        ("role", "agent"),
+        ("servers", "all"),
+        ("tools", "some"),
+        ("tool.maru.search_docs", "on"),
+        // The account does not have this one.
+        ("tool.maru.query_bga_database", "on"),
+    ];
+    let tokens = browser.tokens(&client, &choice).await;
+    let tokens = [
+        refresh(&hub, &client, &tokens["refresh_token"])
+            .await
+            .json()
+            .await,
+        tokens,
+    ];
+    for tokens in &tokens {
+        let listed = tools(&hub, &tokens["access_token"]).await.unwrap();
+        assert_eq!(listed, ["search_docs"]);
+    }
+    let params = json!({"name": "get_employee_info", "arguments": {}});
+    let token = tokens[0]["access_token"].as_str().unwrap();
+    let call = TestRequest::post(
+        &hub.address,
+        "/mcp",
+        &stateless_message("tools/call", params),
+    )
+    .header("authorization", &format!("Bearer {token}"))
+    .header("mcp-protocol-version", "2026-07-28")
+    .header("mcp-method", "tools/call")
+    .header("mcp-name", "get_employee_info");
+    let refused = call.send().await.rpc_response().await;
+    assert!(refused["error"]["message"].is_string(), "{refused}");
+    let grants = hub.send_as_admin("GET", "/api/oauth/grants", Value::Null);
+    let grants = grants.await.json().await;
+    let chosen = json!(["maru.query_bga_database", "maru.search_docs"]);
+    assert_eq!(grants[0]["tools"], chosen, "{grants}");
+    // None chosen is none given.
+    let none = [("role", "agent"), ("servers", "all"), ("tools", "some")];
+    let tokens = browser.tokens(&client, &none).await;
+    assert_eq!(tools(&hub, &tokens["access_token"]).await, Ok(Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn grants_clients_and_accounts_are_listed_and_revoked() {
     let hub = start().await;
     let (client, second) = (register(&hub).await, register(&hub).await);

@@ -1,4 +1,4 @@
-//! A client's request for a code, and the page on which a person decides.
+//! A client's request for a code, and what a person decides.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use super::{
         pages::{Page, PageLanguage, escape, redirect, sentence_page},
         router::ClientAddress,
     },
-    SignedInPerson, issuer_for_page,
+    consent_form::{ConsentForm, SERVER_FIELD, TOOL_FIELD, known_servers, known_tools},
+    issuer_for_page,
     person::sign_in_page,
     record, signed_in_person,
 };
 use maru_auth::{
     AccessRole, ClientError, CodeRequest, Consent, DocumentReader, FormFields, OAuthClient,
-    TokenIssuer, redirect_host, redirect_source, redirect_url,
+    TokenIssuer, redirect_host, redirect_url,
 };
-use maru_tools::OWN_SERVER_NAME;
 
 /// A valid request of a known client.
-struct ClientRequest {
-    client: OAuthClient,
-    request: CodeRequest,
+pub(super) struct ClientRequest {
+    pub(super) client: OAuthClient,
+    pub(super) request: CodeRequest,
 }
 
 /// `GET /oauth/authorize`: checks the request, and goes on to the consent. The page in
@@ -77,6 +77,7 @@ pub(crate) async fn ask(
                 token: &token,
                 requested: issuer.role_of(&asked.request.scope),
                 servers: known_servers(&hub, &person),
+                tools: known_tools(&hub, &person),
             };
             form.page(&asked, &person)
         }
@@ -126,8 +127,9 @@ pub(crate) async fn decide(
             .min(person.principal.role()),
         servers: match form.get("servers") {
             Some("all") => None,
-            _ => Some(form.names_after("server.")),
+            _ => Some(form.names_after(SERVER_FIELD)),
         },
+        tools: (form.get("tools") == Some("some")).then(|| form.names_after(TOOL_FIELD)),
     };
     let what = ("POST /oauth/consent", asked.client.metadata.name.as_str());
     if let Err(response) = record(&hub, person.principal.name(), address, what).await {
@@ -254,146 +256,4 @@ fn redirect_error(
         request.state.as_deref(),
         issuer.base_url(),
     ))
-}
-
-/// The servers that a person may choose from.
-fn known_servers(hub: &HubState, person: &SignedInPerson) -> Vec<String> {
-    let registered = hub.servers.list();
-    let names = registered.iter().map(|it| it.server.name.to_string());
-    let mut names: Vec<String> = names.chain([OWN_SERVER_NAME.to_owned()]).collect();
-    names.retain(|it| person.principal.may_reach(it));
-    names.sort();
-    names
-}
-
-/// What the page of a consent shows.
-struct ConsentForm<'a> {
-    language: PageLanguage,
-    query: &'a str,
-    token: &'a str,
-    requested: AccessRole,
-    servers: Vec<String>,
-}
-
-impl ConsentForm<'_> {
-    fn page(&self, asked: &ClientRequest, person: &SignedInPerson) -> Page {
-        let language = self.language;
-        let name = escape(&asked.client.metadata.name);
-        let title = match language {
-            PageLanguage::English => format!("Allow {name} to use maru?"),
-            PageLanguage::Korean => format!("{name} 애플리케이션에 maru 사용을 허용할까요?"),
-        };
-        let warning = language.pick(
-            "Allow this only if you have just started it yourself. maru cannot check the name of the application; check where you are sent back to.",
-            "방금 직접 시작한 경우에만 허용하십시오. maru는 애플리케이션의 이름을 확인할 수 없으므로 돌아갈 주소를 확인하십시오.",
-        );
-        let (allow, deny) = match language {
-            PageLanguage::English => ("Allow", "Deny"),
-            PageLanguage::Korean => ("허용", "거부"),
-        };
-        let facts = self.facts(asked, person);
-        let roles = self.roles(person.principal.role());
-        let servers = self.server_choice(asked.request.only_server());
-        let (query, token) = (escape(self.query), escape(self.token));
-        let body = format!(
-            "<h1>{title}</h1>{facts}<form method=\"post\" action=\"/oauth/consent\">\
-             <input type=\"hidden\" name=\"query\" value=\"{query}\">\
-             <input type=\"hidden\" name=\"form_token\" value=\"{token}\">\
-             {roles}{servers}<p class=\"soft\">{warning}</p>\
-             <div class=\"actions\"><button class=\"main\" name=\"decision\" value=\"allow\">{allow}</button>\
-             <button name=\"decision\" value=\"deny\">{deny}</button></div></form>"
-        );
-        Page {
-            form_target: Some(redirect_source(&asked.request.redirect_uri)),
-            ..Page::new(language, "maru", body)
-        }
-    }
-
-    /// Who asks, where the person is sent back to, and as whom.
-    fn facts(&self, asked: &ClientRequest, person: &SignedInPerson) -> String {
-        let (application, back, account, limits) = match self.language {
-            PageLanguage::English => (
-                "Application",
-                "Sends you back to",
-                "Your account",
-                "Limited to",
-            ),
-            PageLanguage::Korean => ("애플리케이션", "돌아갈 곳", "내 계정", "계정의 제한"),
-        };
-        let id = if asked.client.id.contains("://") {
-            format!(
-                "<br><span class=\"soft\">{}</span>",
-                escape(&asked.client.id)
-            )
-        } else {
-            String::new()
-        };
-        let lists = person.principal.grants().map(|grants| {
-            let names = grants.servers().into_iter().chain(grants.tools()).flatten();
-            let names: Vec<String> = names.map(|it| escape(it)).collect();
-            format!("<dt>{limits}</dt><dd>{}</dd>", names.join(", "))
-        });
-        format!(
-            "<dl><dt>{application}</dt><dd>{}{id}</dd><dt>{back}</dt><dd><strong>{}</strong></dd>\
-             <dt>{account}</dt><dd>{} ({})</dd>{}</dl>",
-            escape(&asked.client.metadata.name),
-            escape(redirect_host(&asked.request.redirect_uri)),
-            escape(person.principal.name()),
-            person.principal.role().as_str(),
-            lists.unwrap_or_default(),
-        )
-    }
-
-    /// The roles that the person may give, the requested one chosen.
-    fn roles(&self, own: AccessRole) -> String {
-        let legend = self.language.pick("It may", "허용 범위");
-        let chosen = self.requested.min(own);
-        let mut choices = String::new();
-        for role in AccessRole::ALL.into_iter().filter(|it| *it <= own) {
-            let text = match (role, self.language) {
-                (AccessRole::Reader, PageLanguage::English) => "list tools and servers",
-                (AccessRole::Agent, PageLanguage::English) => "list and call tools",
-                (AccessRole::Admin, PageLanguage::English) => {
-                    "do everything, also change servers, tools and tokens"
-                }
-                (AccessRole::Reader, PageLanguage::Korean) => "도구와 서버 목록 보기",
-                (AccessRole::Agent, PageLanguage::Korean) => "도구 목록 보기와 호출",
-                (AccessRole::Admin, PageLanguage::Korean) => {
-                    "서버, 도구, 토큰 변경을 포함한 모든 작업"
-                }
-            };
-            let name = role.as_str();
-            let checked = if role == chosen { " checked" } else { "" };
-            choices += &format!(
-                "<label><input type=\"radio\" name=\"role\" value=\"{name}\"{checked}> {text} <span class=\"soft\">({name})</span></label>"
-            );
-        }
-        format!("<fieldset><legend>{legend}</legend>{choices}</fieldset>")
-    }
-
-    /// All servers or some; the one that the request is for is chosen.
-    fn server_choice(&self, only: Option<&str>) -> String {
-        let (legend, all, some) = match self.language {
-            PageLanguage::English => ("On these servers", "all that I may use", "only these:"),
-            PageLanguage::Korean => ("대상 서버", "내가 쓸 수 있는 모든 서버", "다음 서버만:"),
-        };
-        let (all_checked, some_checked) = match only {
-            None => (" checked", ""),
-            Some(_) => ("", " checked"),
-        };
-        let mut list = String::new();
-        for name in &self.servers {
-            let checked = if only == Some(name) { " checked" } else { "" };
-            let name = escape(name);
-            list += &format!(
-                "<label><input type=\"checkbox\" name=\"server.{name}\"{checked}> {name}</label>"
-            );
-        }
-        format!(
-            "<fieldset><legend>{legend}</legend>\
-             <label><input type=\"radio\" name=\"servers\" value=\"all\"{all_checked}> {all}</label>\
-             <label><input type=\"radio\" name=\"servers\" value=\"some\"{some_checked}> {some}</label>\
-             <div class=\"servers\">{list}</div></fieldset>"
-        )
-    }
 }
