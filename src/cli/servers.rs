@@ -416,7 +416,7 @@ impl AddServer {
         }
         let path = format!("{SERVERS_ROUTE}/{}", self.name);
         if self.allow_host {
-            allowed_host::allow(hub, self.url.as_deref().unwrap_or_default()).await?;
+            allowed_host::allow_host_of(hub, self.url.as_deref().unwrap_or_default()).await?;
         }
         let work = async {
             if exists {

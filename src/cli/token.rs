@@ -51,6 +51,7 @@ enum TokenAction {
     /// End what a person allowed a client
     RevokeGrant {
         /// The id, see `maru token grants`
+        #[arg(allow_hyphen_values = true)]
         id: String,
     },
     /// List the clients that registered
@@ -58,6 +59,7 @@ enum TokenAction {
     /// Delete a client with everything that it was allowed
     RevokeClient {
         /// The id, see `maru token clients`
+        #[arg(allow_hyphen_values = true)]
         id: String,
     },
 }

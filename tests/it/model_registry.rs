@@ -224,8 +224,8 @@ async fn host_is_allowed_while_the_hub_runs() {
         ..Config::default()
     };
     let hub = TestHub::with_directory(config()).await;
-    let server = json!({"name": "remote", "transportType": "HTTP", "config": {"url": "http://10.255.255.1:9/mcp"}, "autoConnect": false});
-    let model = json!({"name": "remote", "base_url": "http://10.255.255.1:9/v1"});
+    let server = json!({"name": "remote", "transportType": "HTTP", "config": {"url": "http://203.0.113.9:9/mcp"}, "autoConnect": false});
+    let model = json!({"name": "remote", "base_url": "http://203.0.113.9:9/v1"});
     for (path, body) in [("/api/mcp/servers", &server), (MODELS_ROUTE, &model)] {
         let (status, refused) = send(&hub, "POST", path, body.clone()).await;
         assert_eq!(status, 400, "{refused}");
@@ -234,15 +234,21 @@ async fn host_is_allowed_while_the_hub_runs() {
             "{refused}"
         );
     }
-    for host in ["127.0.0.1", "169.254.169.254", "a%2Fb", "a:80"] {
+    for host in [
+        "127.0.0.1",
+        "169.254.169.254",
+        "10.255.255.1",
+        "a%2Fb",
+        "a:80",
+    ] {
         let path: &'static str = format!("/api/allowed-hosts/{host}").leak();
         assert_eq!(send(&hub, "PUT", path, Value::Null).await.0, 400, "{host}");
     }
-    let route = "/api/allowed-hosts/10.255.255.1";
+    let route = "/api/allowed-hosts/203.0.113.9";
     let (status, list) = send(&hub, "PUT", route, Value::Null).await;
     assert_eq!(
         (status, &list["added"]),
-        (200, &json!(["10.255.255.1"])),
+        (200, &json!(["203.0.113.9"])),
         "{list}"
     );
     assert_eq!(send(&hub, "POST", "/api/mcp/servers", server).await.0, 201);
@@ -259,7 +265,7 @@ async fn host_is_allowed_while_the_hub_runs() {
     assert_eq!(send(&hub, "DELETE", route, Value::Null).await.0, 200);
     assert_eq!(send(&hub, "DELETE", route, Value::Null).await.0, 404);
     let fault = entry(&hub, "remote").await.unwrap()["fault"].to_string();
-    assert!(fault.contains("10.255.255.1"), "{fault}");
+    assert!(fault.contains("203.0.113.9"), "{fault}");
     let (_, tried) = send(&hub, "POST", "/api/mcp/servers/remote/connect", Value::Null).await;
     assert!(
         tried.to_string().contains("allow it in the console"),

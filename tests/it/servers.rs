@@ -378,7 +378,10 @@ async fn configured_servers_seed_the_store_only_once() {
     again.running.stop().await;
 }
 
-async fn run_maru(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) async fn run_maru(
+    directory: &Path,
+    arguments: &[&str],
+) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_maru"));
     let output = command
         .arg("--data-dir")

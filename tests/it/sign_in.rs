@@ -1,6 +1,7 @@
 //! maru signs in to servers that want OAuth.
 
 pub(crate) mod browser;
+mod command_line;
 mod fake_remote;
 mod hostile;
 mod leaks;
@@ -31,6 +32,13 @@ async fn register(hub: &TestHub, url: &str, auth: Value) -> Value {
     let response = hub.send_as_admin("POST", "/api/mcp/servers", body).await;
     assert_eq!(response.status, 201);
     response.json().await
+}
+
+/// A new key in PKCS #8 (PEM).
+fn private_key() -> String {
+    let arguments = "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256";
+    let made = Command::new("openssl").args(arguments.split(' ')).output();
+    String::from_utf8(made.unwrap().stdout).unwrap()
 }
 
 async fn status(hub: &TestHub) -> Value {
@@ -89,6 +97,30 @@ async fn server_that_wants_a_sign_in_says_so_and_works_after_it() {
         .await;
     assert_eq!(text_of(&call(&hub, json!({})).await), "account 1");
     assert_eq!(remote.count("/token"), 1);
+}
+
+#[tokio::test]
+async fn api_with_six_states_says_failed_and_why_and_keeps_how_to_sign_in() {
+    let (hub, remote) = (TestHub::start().await, FakeRemote::start().await);
+    let add = async || {
+        let body = json!({"name": "remote", "url": remote.url()});
+        let added = hub.send_as_admin("POST", "/mcp/add", body).await;
+        added.json().await
+    };
+    let added = add().await;
+    assert_eq!(added["status"], "FAILED", "{added}");
+    let cause = added["cause"].as_str().unwrap();
+    assert!(cause.contains("needs a sign-in"), "{added}");
+    let config = json!({"url": remote.url(), "auth": {"per_user": true, "client_id": "mine"}});
+    let body = json!({"name": "remote", "transportType": "HTTP", "config": config});
+    let changed = hub.send_as_admin("PUT", SERVER, body).await;
+    assert_eq!(changed.status, 200);
+    add().await;
+    let auth = &status(&hub).await["config"]["auth"];
+    assert_eq!(
+        (&auth["per_user"], &auth["client_id"]),
+        (&json!(true), &json!("mine"))
+    );
 }
 
 #[tokio::test]

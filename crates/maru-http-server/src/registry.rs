@@ -63,9 +63,12 @@ async fn change_address(
     draft.version = server.version;
     draft.required_version = server.required_version.map(|it| it.as_str().to_owned());
     draft.auto_connect = server.auto_connect;
-    let headers = server.transport.masked_config()["headers"].take();
-    if headers.is_object() {
-        draft.config["headers"] = headers;
+    let mut config = server.transport.masked_config();
+    for member in ["headers", "auth"] {
+        let kept = config[member].take();
+        if kept.is_object() {
+            draft.config[member] = kept;
+        }
     }
     hub.servers.update(&draft.name, &draft).await
 }

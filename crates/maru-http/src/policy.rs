@@ -19,8 +19,8 @@ pub struct AddressPolicy {
     /// `outbound.allowed_hosts`: names, addresses, or `*.example.com`; a name or address
     /// of this machine may have a port.
     pub allowed_hosts: Vec<String>,
-    /// Hosts that an admin allowed while the hub runs; private ones only while maru listens
-    /// on loopback only, so that an admin's token opens no network to others.
+    /// Public hosts that an admin allowed while the hub runs. A server may name the host that
+    /// it wants to be allowed, so private ones need the settings.
     pub added_hosts: AddedHosts,
     /// Whether private addresses and names need not be listed.
     pub allows_private: bool,
@@ -131,12 +131,12 @@ impl AddressPolicy {
             _ if listed_scope == Some(AddressScope::Private) => Ok(AddressScope::Private),
             host if self.allows_private && is_private_host(host) => Ok(AddressScope::Private),
             UrlHost::Address(address) if is_private_address(*address) => {
-                Err(self.allow_hint(&target.host, "a private address"))
+                Err(Self::allow_hint(&target.host, "a private address"))
             }
             UrlHost::Name(name) if is_private_name(name) => {
-                Err(self.allow_hint(&target.host, "a private name"))
+                Err(Self::allow_hint(&target.host, "a private name"))
             }
-            host => listed_scope.ok_or_else(|| self.allow_hint(host, "not a listed host")),
+            host => listed_scope.ok_or_else(|| Self::allow_hint(host, "not a listed host")),
         }
     }
 
@@ -168,21 +168,17 @@ impl AddressPolicy {
         if by_name {
             Some(AddressScope::Private)
         } else if self.added_hosts.contains(&host) {
-            Some(if self.serves_loopback_only {
-                AddressScope::Private
-            } else {
-                AddressScope::Public
-            })
+            Some(AddressScope::Public)
         } else {
             by_domain().then_some(AddressScope::Public)
         }
     }
 
-    fn allow_hint(&self, host: &UrlHost, what: &str) -> String {
-        let remedy = if self.serves_loopback_only || !is_private_host(host) {
-            "allow it in the console, or add it to outbound.allowed_hosts in maru.yaml"
-        } else {
+    fn allow_hint(host: &UrlHost, what: &str) -> String {
+        let remedy = if is_private_host(host) {
             "to allow it, add it to outbound.allowed_hosts in maru.yaml"
+        } else {
+            "allow it in the console, or add it to outbound.allowed_hosts in maru.yaml"
         };
         format!("{host} is {what}; {remedy}")
     }
@@ -219,26 +215,24 @@ mod tests {
     #[test]
     fn host_that_an_admin_added_is_reached_by_every_clone() {
         let (local, exposed) = (policy(true, &[]), policy(false, &[]));
-        for (host, may_local, may_exposed) in [
-            ("mcp.example.com", true, true),
-            ("MCP.Example.com", true, true),
-            ("db.internal", true, false),
-            ("10.0.0.7", true, false),
-            ("127.0.0.1", false, false),
-            ("169.254.169.254", false, false),
-            ("example.com:8080", false, false),
-            ("example.com:80", false, false),
-            ("example.com/path", false, false),
-            ("user@example.com", false, false),
-            ("*.example.com", false, false),
-            ("", false, false),
+        for (host, may_be_added) in [
+            ("mcp.example.com", true),
+            ("MCP.Example.com", true),
+            ("db.internal", false),
+            ("10.0.0.7", false),
+            ("127.0.0.1", false),
+            ("169.254.169.254", false),
+            ("example.com:8080", false),
+            ("example.com:80", false),
+            ("example.com/path", false),
+            ("user@example.com", false),
+            ("*.example.com", false),
+            ("", false),
         ] {
-            assert_eq!(local.check_added_host(host).is_ok(), may_local, "{host}");
-            assert_eq!(
-                exposed.check_added_host(host).is_ok(),
-                may_exposed,
-                "{host}"
-            );
+            for policy in [&local, &exposed] {
+                let checked = policy.check_added_host(host);
+                assert_eq!(checked.is_ok(), may_be_added, "{host}");
+            }
         }
         let clone = local.clone();
         let refused = clone.authorize("https://mcp.example.com/mcp").unwrap_err();
@@ -251,9 +245,15 @@ mod tests {
             .replace(vec!["mcp.example.com".to_owned()]);
         assert!(clone.authorize("https://mcp.example.com/mcp").is_ok());
         assert!(clone.authorize("https://example.com/mcp").is_err());
-        // Forged while it was exposed: the list alone opens nothing private.
-        exposed.added_hosts.replace(vec!["10.0.0.7".to_owned()]);
-        assert!(exposed.authorize("http://10.0.0.7/mcp").is_err());
+        // The list alone opens nothing private, also if it is forged.
+        for policy in [&local, &exposed] {
+            policy.added_hosts.replace(vec!["10.0.0.7".to_owned()]);
+            let refused = policy.authorize("http://10.0.0.7/mcp").unwrap_err();
+            assert!(
+                refused.to_string().contains("to allow it, add it"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

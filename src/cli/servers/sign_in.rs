@@ -13,7 +13,7 @@ use tokio::time::{self, Instant};
 
 use super::{
     super::{client::HubClient, terminal},
-    CONNECTION_POLL_INTERVAL, SERVERS_ROUTE, format_status,
+    CONNECTION_POLL_INTERVAL, SERVERS_ROUTE, allowed_host, format_status,
 };
 
 /// How long a sign-in may take; the hub forgets it after that.
@@ -31,14 +31,21 @@ pub(super) struct LoginArgs {
     /// Sign in with your own account, on a server where each caller has one; implies --paste
     #[arg(long)]
     own: bool,
+    /// Allow this host of the authorization server that the server names; can be repeated
+    #[arg(long = "allow-host", value_name = "HOST")]
+    allowed_hosts: Vec<String>,
 }
 
 impl LoginArgs {
     /// Signs in.
     pub(super) async fn run(&self, hub: &HubClient) -> Result<ExitCode> {
         let before = self.show(hub).await?;
+        for host in &self.allowed_hosts {
+            allowed_host::allow(hub, host).await?;
+        }
         let action = if self.own { "account" } else { "login" };
-        let begun = hub.request_json("POST", &self.path(action), None).await?;
+        let begun = hub.request_json("POST", &self.path(action), None).await;
+        let begun = begun.map_err(allowed_host::name_flag_with_host)?;
         let link = begun["authorization_url"].as_str().unwrap_or_default();
         terminal::print(&format!("Open this link and sign in:\n\n  {link}\n\n"))?;
         // An own sign-in is completed by its caller, not by any browser.

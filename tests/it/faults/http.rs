@@ -1,10 +1,5 @@
 //! Addresses that misbehave.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
-
 use futures_util::future::join_all;
 
 use super::{
@@ -15,7 +10,10 @@ use super::{
         FaultHarness, assert_no_secret,
     },
 };
-use crate::http_client::{TestRequest, wait_for};
+use crate::{
+    http_client::{TestRequest, wait_for},
+    log_capture::LogCapture,
+};
 
 const UNREADABLE_CAUSE: &str = "something that is no answer";
 
@@ -146,37 +144,4 @@ async fn sse_stream_without_an_endpoint_event_is_closed() {
     let received = evil.received().await;
     let methods: Vec<&str> = received.iter().filter_map(|it| it["m"].as_str()).collect();
     assert_eq!(methods, ["GET", "LEFT"]);
-}
-
-/// What the hub logs.
-#[derive(Clone, Default)]
-struct LogCapture(Arc<Mutex<Vec<u8>>>);
-
-impl LogCapture {
-    /// Collects everything that this process logs from now on.
-    fn install() -> Self {
-        let log = Self::default();
-        let to = log.clone();
-        let all = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(move || to.clone());
-        // Another test of the same process may have been first.
-        let _ = all.try_init();
-        log
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for LogCapture {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

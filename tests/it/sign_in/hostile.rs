@@ -127,6 +127,19 @@ async fn documents_that_redirect_are_not_followed() {
     assert_eq!(elsewhere.count(RESOURCE) + elsewhere.count(ISSUER), 0);
 }
 
+#[tokio::test]
+async fn documents_that_never_come_are_given_up() {
+    let (hub, remote) = (TestHub::start().await, FakeRemote::start().await);
+    register(&hub, &remote.url(), Value::Null).await;
+    remote.replace_document(RESOURCE, Value::Null);
+    let path = format!("{SERVER}/login");
+    let refused = hub.send_as_admin("POST", &path, Value::Null).await;
+    assert_eq!(refused.status, 502);
+    let text = refused.text().await;
+    assert!(text.contains("did not answer in time"), "{text}");
+    assert_eq!(remote.count("/register"), 0);
+}
+
 /// The code never reaches the token endpoint.
 #[tokio::test]
 async fn redirects_that_belong_to_no_sign_in_are_refused() {

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     process::{Child, Stdio},
 };
 
@@ -12,10 +11,12 @@ use super::{
     SERVER,
     browser::{follow, path_and_query},
     fake_remote::{CANARY, FakeRemote},
+    private_key,
 };
 use crate::{
     faults::free_port,
     http_client::{TestRequest, wait_until},
+    secret_search::{READ_PATHS, SecretSearch},
     signals::maru_command,
 };
 
@@ -41,7 +42,7 @@ async fn no_output_and_no_file_holds_a_secret_of_a_sign_in() {
         .stderr(Stdio::from(log))
         .spawn()
         .unwrap();
-    let _hub = HubProcess(child);
+    let hub = HubProcess(child);
     let token = at.join("data/admin-token");
     wait_until(async || tokio::net::TcpStream::connect(&address).await.is_ok() && token.exists())
         .await;
@@ -84,37 +85,41 @@ async fn no_output_and_no_file_holds_a_secret_of_a_sign_in() {
         .await
         .text()
         .await;
-    for path in [
-        "/api/mcp/servers",
-        SERVER,
-        "/api/mcp/servers/remote/log",
-        "/api/mcp/servers/remote/messages",
-        "/api/config",
-        "/api/audit",
-        "/api/calls",
-        "/mcp/list",
-        "/metrics",
-        "/readyz",
-        "/oauth/client.json",
+    // A client that registered itself, a key and a fixed token.
+    let key = private_key();
+    let key_line = key.lines().nth(1).unwrap().to_owned();
+    let fixed = format!("{CANARY}-fixed-robot");
+    remote.accept_token(&fixed);
+    for (name, auth) in [
+        ("registered", json!({})),
+        (
+            "keyed",
+            json!({"type": "client_credentials", "client_id": "mine", "private_key": key}),
+        ),
+        ("fixed", json!({"type": "bearer", "token": fixed})),
     ] {
+        let config = json!({"url": remote.url(), "auth": auth});
+        let body =
+            json!({"name": name, "transportType": "HTTP", "config": config, "autoConnect": true});
+        shown += &admin("POST", "/api/mcp/servers", body).await;
+    }
+    let login = "/api/mcp/servers/registered/login";
+    let link = admin("POST", login, json!({})).await;
+    shown += &link;
+    let link: Value = serde_json::from_str(&link).unwrap();
+    let redirect = follow(link["authorization_url"].as_str().unwrap(), &address).await;
+    let body = json!({"redirect_url": redirect});
+    shown += &admin("POST", &format!("{login}/complete"), body).await;
+    assert_eq!(remote.count("/register"), 1);
+    let listed = admin("GET", "/api/tools", Value::Null).await;
+    for server in ["registered", "keyed", "fixed"] {
+        assert!(listed.contains(&format!("{server}__whoami")), "{listed}");
+    }
+    for path in READ_PATHS {
         shown += &admin("GET", path, Value::Null).await;
     }
-    assert!(!shown.contains(CANARY), "{shown}");
-    assert_files_without(at);
-}
-
-/// The store is searched too: what is in it is sealed.
-fn assert_files_without(directory: &Path) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            assert_files_without(&path);
-        } else if path.is_file() {
-            let bytes = fs::read(&path).unwrap();
-            let found = bytes
-                .windows(CANARY.len())
-                .any(|it| it == CANARY.as_bytes());
-            assert!(!found, "{} holds a secret", path.display());
-        }
-    }
+    let secrets = SecretSearch::new([CANARY.to_owned(), key_line]);
+    secrets.assert_absent("a response", shown);
+    secrets.assert_absent_in_files(at);
+    secrets.assert_absent_in_process(hub.0.id());
 }

@@ -98,7 +98,7 @@ const sentences: [RegExp, Key][] = [
 
 /** The host that an admin may allow, where only that is in the way. */
 export function refusedHost(sentence: string): string {
-  return sentence.match(/(\S+) is (?:not a listed host|a private address|a private name); allow it in the console/)?.[1] ?? '';
+  return sentence.match(/(\S+) is not a listed host; allow it in the console/)?.[1] ?? '';
 }
 
 export function readMessage(sentence: string): MessageText | null {
