@@ -1,11 +1,13 @@
-// Signs in by the TypeScript SDK, and prints the link that a person would open.
-// Usage: sign_in_client.mjs URL PORT
+// Signs in by a TypeScript SDK, and prints the link that a person would open.
+// Usage: sign_in_client.mjs URL PORT VERSION
 import { createServer } from 'node:http';
-import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
-const [url, port] = process.argv.slice(2);
+const [url, port, version] = process.argv.slice(2);
+const modules = version === '2'
+  ? ['@modelcontextprotocol/client']
+  : ['auth', 'index', 'streamableHttp'].map((it) => `@modelcontextprotocol/sdk/client/${it}.js`);
+const loaded = await Promise.all(modules.map((it) => import(it)));
+const { Client, StreamableHTTPClientTransport, UnauthorizedError } = Object.assign({}, ...loaded);
 const redirectUrl = `http://localhost:${port}/callback`;
 const kept = {};
 const authProvider = {
@@ -18,6 +20,8 @@ const authProvider = {
   saveTokens: (it) => { kept.tokens = it; },
   saveCodeVerifier: (it) => { kept.verifier = it; },
   codeVerifier: () => kept.verifier,
+  saveDiscoveryState: (it) => { kept.discovery = it; },
+  discoveryState: () => kept.discovery,
   redirectToAuthorization: (it) => console.log(`open ${it}`),
 };
 const code = new Promise((resolve) => {
@@ -37,7 +41,7 @@ try {
 }
 const returned = await code;
 if (returned.get('state') !== 'a state') throw new Error('the state differs');
-await first.finishAuth(returned.get('code'));
+await first.finishAuth(returned.get('code'), returned.get('iss') ?? undefined);
 const client = new Client({ name: 'second', version: '1' });
 await client.connect(transport());
 const { tools } = await client.listTools();

@@ -1,8 +1,10 @@
 //! Clients sign in to maru: its own authorization server.
 
 mod clients;
+mod command_line;
 mod grants;
 mod hostile;
+mod leaks;
 mod oidc;
 mod several_hubs;
 mod suite;
@@ -56,16 +58,21 @@ impl<'a> Browser<'a> {
     async fn of_new_account(hub: &'a TestHub, account: Value) -> Self {
         let mut browser = Self::new(hub);
         let code = invite(hub, account).await;
-        let page = browser.get(&format!("/oauth/invitation?code={code}")).await;
+        browser.accept_invitation(&code).await;
+        browser
+    }
+
+    /// Chooses a passphrase, and is signed in then.
+    async fn accept_invitation(&mut self, code: &str) {
+        let page = self.get(&format!("/oauth/invitation?code={code}")).await;
         assert_eq!(page.status, 200);
         let form = [
-            ("code", &*code),
+            ("code", code),
             ("passphrase", PASSPHRASE),
             ("repeated", PASSPHRASE),
         ];
-        let accepted = browser.post("/oauth/invitation", &form).await;
+        let accepted = self.post("/oauth/invitation", &form).await;
         assert_eq!(accepted.status, 303);
-        browser
     }
 
     async fn get(&self, path: &str) -> TestResponse {
@@ -141,6 +148,13 @@ async fn post_form(
         request = request.header(name, value);
     }
     request.body(&body).send().await
+}
+
+/// Changes what the hub stored, such as the age of a row.
+fn change_store(hub: &TestHub, sql: &str) {
+    let path = hub.directory.path().join("maru.db");
+    let store = rusqlite::Connection::open(path).unwrap();
+    store.execute_batch(sql).unwrap();
 }
 
 /// Registers a public client.

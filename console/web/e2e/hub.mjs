@@ -10,12 +10,12 @@ export const root = resolve(import.meta.dirname, '../../..');
 const target = process.env.CARGO_TARGET_DIR ?? join(root, 'target');
 const maru = process.env.MARU ?? join(target, 'debug/maru');
 export const fixture = process.env.FIXTURE_SERVER ?? join(target, 'debug/fixture-server');
-const tools = process.env.CLIENT_TOOLS ?? '';
+export const tools = process.env.CLIENT_TOOLS ?? '';
 export const everything = join(tools, 'node_modules/@modelcontextprotocol/server-everything/dist/index.js');
 
 export const sleep = (time) => new Promise((done) => setTimeout(done, time));
 
-async function freePort() {
+export async function freePort() {
   const server = createServer();
   await new Promise((done) => server.listen(0, '127.0.0.1', done));
   const { port } = server.address();

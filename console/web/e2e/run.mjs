@@ -4,7 +4,8 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { closeBrowser, everything, fixture, Hub, open, sleep } from './hub.mjs';
+import { closeBrowser, everything, fixture, freePort, Hub, open, sleep } from './hub.mjs';
+import { Issuer } from './issuer.mjs';
 import { model } from './model.mjs';
 import { config, scene } from './scene.mjs';
 
@@ -1308,6 +1309,60 @@ const tests = {
       await context.close();
     }
     await admin.close();
+    await hub.end();
+  },
+
+  async 'a server is signed in to by its button, in both languages'() {
+    const [hub, issuer] = [await Hub.start(), await Issuer.start()];
+    for (const [locale, words] of [
+      ['en-US', { name: 'tracker', needs: 'Sign-in required', button: 'Sign in', done: 'maru is signed in to tracker. You can close this window.' }],
+      ['ko-KR', { name: 'wiki', needs: '로그인 필요', button: '로그인', done: 'maru가 wiki에 로그인했습니다. 이 창을 닫아도 됩니다.' }],
+    ]) {
+      await hub.api('POST', '/api/mcp/servers', { name: words.name, transportType: 'HTTP', config: { url: issuer.server }, autoConnect: true });
+      const context = await signedIn(hub, { locale });
+      const page = await context.newPage();
+      await page.goto(`${hub.url}/servers`);
+      await status(page, words.name, 'NEEDS_SIGN_IN');
+      const row = page.locator(`tr[data-server=${words.name}]`);
+      assert.match(await row.innerText(), new RegExp(words.needs));
+      await row.getByRole('button', { name: words.button }).click();
+      await page.getByText(words.done).waitFor();
+      await page.goto(`${hub.url}/servers`);
+      await status(page, words.name, 'CONNECTED');
+      await context.close();
+    }
+    issuer.end();
+    await hub.end();
+  },
+
+  async 'a person signs in at the company\'s issuer, in both languages'() {
+    const [issuer, port] = [await Issuer.start(), await freePort()];
+    const config = JSON.stringify({ require_token: true, log: { level: 'warn' }, oauth: { serve: true }, oidc: await issuer.settingsFor(port) });
+    const hub = await Hub.start({ config, port });
+    const client = await hub.api('POST', '/oauth/register', { client_name: 'Claude', redirect_uris: ['http://localhost:9/callback'], token_endpoint_auth_method: 'none' });
+    const query = new URLSearchParams({ response_type: 'code', client_id: client.client_id, redirect_uri: 'http://localhost:9/callback', code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM', code_challenge_method: 'S256' });
+    for (const [locale, words] of [
+      ['en-US', { console: 'Company account', page: 'Sign in with the company\'s account', title: 'Allow Claude to use maru?' }],
+      ['ko-KR', { console: '회사 계정', page: '회사 계정으로 로그인', title: 'Claude 애플리케이션에 maru 사용을 허용할까요?' }],
+    ]) {
+      // From the console, and from the page of a client.
+      for (const [path, link, arrived] of [
+        ['/', words.console, (page) => page.locator('[data-tool], tr[data-server], h1').first()],
+        [`/oauth/authorize?${query}`, words.page, (page) => page.getByRole('heading', { name: words.title })],
+      ]) {
+        const context = await open({ errors, locale });
+        const page = await context.newPage();
+        await page.goto(hub.url + path);
+        await page.getByRole('link', { name: link }).click();
+        await page.waitForURL(`${hub.url}/**`);
+        await arrived(page).waitFor();
+        const session = await (await context.request.get(`${hub.url}/api/session`)).json();
+        assert.deepEqual([session.name, session.role], ['oidc:person', 'agent']);
+        await context.close();
+      }
+    }
+    assert.equal((await hub.api('GET', '/api/accounts'))[0].label, 'person@example.com');
+    issuer.end();
     await hub.end();
   },
 

@@ -72,8 +72,14 @@ impl Accounts {
     pub fn new(store: Store) -> Self {
         Self {
             store,
-            by_account: AttemptLimit::new(ATTEMPTS_PER_ACCOUNT),
-            by_address: AttemptLimit::new(ATTEMPTS_PER_ADDRESS),
+            by_account: AttemptLimit::new(
+                "wrong passphrases for one account",
+                ATTEMPTS_PER_ACCOUNT,
+            ),
+            by_address: AttemptLimit::new(
+                "wrong passphrases from one address",
+                ATTEMPTS_PER_ADDRESS,
+            ),
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tracing::warn;
 
 const WINDOW: Duration = Duration::from_secs(60);
 /// Above this many keys, those of earlier windows are forgotten.
@@ -17,6 +18,8 @@ const MAX_KEYS: usize = 4096;
 /// Counts attempts by key.
 #[derive(Debug)]
 pub(super) struct AttemptLimit<K> {
+    /// What is counted, for the log.
+    what: &'static str,
     per_window: u32,
     attempts: Mutex<HashMap<K, (Instant, u32)>>,
 }
@@ -35,14 +38,16 @@ pub(super) fn client_prefix(address: IpAddr) -> IpAddr {
 
 impl<K: Clone + Eq + Hash> AttemptLimit<K> {
     /// Allows `per_window` attempts in a minute.
-    pub(super) fn new(per_window: u32) -> Self {
+    pub(super) fn new(what: &'static str, per_window: u32) -> Self {
         Self {
+            what,
             per_window,
             attempts: Mutex::default(),
         }
     }
 
-    /// Counts an attempt; false if there were too many.
+    /// Counts an attempt; false if there were too many. The first refusal of a minute is
+    /// logged.
     pub(super) fn try_attempt(&self, key: K) -> bool {
         let now = Instant::now();
         let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,6 +65,9 @@ impl<K: Clone + Eq + Hash> AttemptLimit<K> {
             *entry = (now, 0);
         }
         entry.1 = entry.1.saturating_add(1);
+        if entry.1 == self.per_window.saturating_add(1) {
+            warn!("{} in a minute: more are refused", self.what);
+        }
         entry.1 <= self.per_window
     }
 
@@ -78,7 +86,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_key_has_its_attempts_in_a_minute() {
-        let limit = AttemptLimit::new(2);
+        let limit = AttemptLimit::new("attempts", 2);
         let tried = ["a", "a", "a", "b"].map(|it| limit.try_attempt(it));
         assert_eq!(tried, [true, true, false, true]);
         tokio::time::advance(WINDOW).await;
@@ -87,7 +95,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn success_is_not_counted_and_many_keys_refuse_nobody() {
-        let limit = AttemptLimit::new(1);
+        let limit = AttemptLimit::new("attempts", 1);
         for _ in 0..3 {
             assert!(limit.try_attempt(0));
             limit.forgive(&0);

@@ -85,14 +85,33 @@ async fn grant_of(hub: &TestHub) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn typescript_client_signs_in() {
+async fn typescript_clients_of_both_versions_sign_in() {
+    for version in ["1", "2"] {
+        let hub = start().await;
+        let mut command = Command::new(node_program());
+        command.arg(client_tools_dir().join("sign_in_client.mjs"));
+        command.args([&hub.url(), &free_port().to_string(), version]);
+        let shown = run(&hub, command).await;
+        assert!(shown.contains("search_docs"), "{shown}");
+        assert_eq!(grant_of(&hub).await["clientName"], "TypeScript client");
+    }
+}
+
+/// The bridge of clients that only start programs: it signs in for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn mcp_remote_signs_in_for_a_client_of_programs() {
     let hub = start().await;
+    let home = tempfile::tempdir().unwrap();
+    let tools = client_tools_dir();
     let mut command = Command::new(node_program());
-    command.arg(client_tools_dir().join("sign_in_client.mjs"));
+    command.arg(tools.join("ts_sdk1.mjs")).arg("stdio");
+    command.arg(node_program());
+    command.arg(tools.join("node_modules/mcp-remote/dist/proxy.js"));
     command.args([hub.url(), free_port().to_string()]);
+    command.env("HOME", home.path());
     let shown = run(&hub, command).await;
     assert!(shown.contains("search_docs"), "{shown}");
-    assert_eq!(grant_of(&hub).await["clientName"], "TypeScript client");
+    assert_eq!(grant_of(&hub).await["role"], "agent");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,6 +108,30 @@ async fn parallel_refreshes_keep_the_grant_and_a_replay_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn replaced_token_works_for_a_moment_and_ends_the_grant_after_it() {
+    let hub = start().await;
+    let client = register(&hub).await;
+    let mut browser = Browser::of_new_account(&hub, account("kim", "agent")).await;
+    let first = browser.tokens(&client, &[]).await;
+    let second = refresh(&hub, &client, &first["refresh_token"]).await;
+    let second = second.json().await;
+    // The response was lost, so the client tries again.
+    let again = refresh(&hub, &client, &first["refresh_token"]).await;
+    assert_eq!(again.status, 200);
+    change_store(
+        &hub,
+        "UPDATE oauth_grant SET renewed_at = renewed_at - 31000",
+    );
+    let replayed = refresh(&hub, &client, &first["refresh_token"]).await;
+    assert_eq!(replayed.json().await["error"], "invalid_grant");
+    for token in [&first, &second] {
+        assert_eq!(tools(&hub, &token["access_token"]).await, Err(401));
+        let refused = refresh(&hub, &client, &token["refresh_token"]).await;
+        assert_eq!(refused.status, 400);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn code_works_once_and_only_with_its_verifier_redirect_and_client() {
     let hub = start().await;
     let (client, other) = (register(&hub).await, register(&hub).await);
@@ -355,6 +379,7 @@ async fn grants_clients_and_accounts_are_listed_and_revoked() {
         .text()
         .await;
     for action in [
+        "POST /oauth/register",
         "POST /oauth/consent",
         "POST /oauth/invitation",
         "POST /oauth/revoke",

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::log_capture::LogCapture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_lead_only_to_registered_redirects_and_only_by_a_click() {
@@ -188,6 +189,74 @@ async fn registrations_are_limited_by_address() {
         .send()
         .await;
     assert_eq!(large.status, 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unused_clients_make_room_and_used_ones_stay() {
+    let hub = start().await;
+    let used = register(&hub).await;
+    let mut browser = Browser::of_new_account(&hub, account("kim", "agent")).await;
+    let tokens = browser.tokens(&used, &[]).await;
+    let month_ago = "unixepoch() * 1000 - 31 * 86400000";
+    change_store(
+        &hub,
+        &format!(
+            "UPDATE oauth_client SET created_at = {month_ago};
+             INSERT INTO oauth_client
+               SELECT 'unused', metadata, created_at FROM oauth_client;
+             WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number LIMIT 1000)
+             INSERT INTO oauth_client
+               SELECT 'flood' || n, metadata, unixepoch() * 1000 - n FROM oauth_client, number
+               WHERE id = 'unused'"
+        ),
+    );
+    let new = register(&hub).await;
+    let clients = hub.send_as_admin("GET", "/api/oauth/clients", Value::Null);
+    let clients = clients.await.json().await;
+    let ids: Vec<&str> = clients
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["id"].as_str().unwrap())
+        .collect();
+    assert!(ids.contains(&&*used) && ids.contains(&&*new) && ids.contains(&"flood1"));
+    assert!(!ids.contains(&"unused") && !ids.contains(&"flood1000"));
+    // A thousand beside the one that is in use.
+    assert_eq!(ids.len(), 1001);
+    assert!(tools(&hub, &tokens["access_token"]).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_and_replays_are_logged_once_without_their_secrets() {
+    let log = LogCapture::install();
+    let hub = start().await;
+    let client = register(&hub).await;
+    let mut browser = Browser::of_new_account(&hub, account("kim", "agent")).await;
+    let choice = [("role", "agent"), ("servers", "all")];
+    let location = browser.allow(&query_of(&client), &choice).await;
+    let code = parameter(&location, "code");
+    let tokens = exchange(&hub, &client, &code).await.json().await;
+    let renewed = refresh(&hub, &client, &tokens["refresh_token"]).await;
+    assert_eq!(renewed.status, 200);
+    for _ in 0..3 {
+        assert_eq!(exchange(&hub, &client, &code).await.status, 400);
+    }
+    let body = json!({"redirect_uris": [REDIRECT]});
+    for _ in 0..20 {
+        TestRequest::post(&hub.address, "/oauth/register", &body)
+            .send()
+            .await;
+    }
+    let log = log.text();
+    for line in [
+        "was used again",
+        "registrations of clients from one address",
+    ] {
+        assert_eq!(log.matches(line).count(), 1, "{line}");
+    }
+    for secret in [&code, tokens["refresh_token"].as_str().unwrap(), PASSPHRASE] {
+        assert!(!log.contains(secret), "{secret}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,13 +15,13 @@ use crate::{
     sign_in::browser::follow,
 };
 
-struct Issuer {
+pub(super) struct Issuer {
     program: Child,
     address: String,
 }
 
 impl Issuer {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let port = free_port();
         let address = format!("127.0.0.1:{port}");
         let program = Command::new(node_program())
@@ -55,18 +55,24 @@ impl Issuer {
     }
 
     async fn hub(&self, groups: &[&str]) -> TestHub {
+        self.hub_with_secret(groups).await.0
+    }
+
+    /// A hub, and its secret at the issuer.
+    pub(super) async fn hub_with_secret(&self, groups: &[&str]) -> (TestHub, String) {
         let port = free_port();
         let (id, secret) = self.register(port).await;
         let issuer = format!("http://{}", self.address);
-        TestHub::with_config(|config| {
+        let hub = TestHub::with_config(|config| {
             serve(config);
             config.listen = SocketAddr::from(([127, 0, 0, 1], port));
             config.oidc.issuer = Some(issuer);
             config.oidc.client_id = Some(id);
-            config.oidc.client_secret = Some(secret.into());
+            config.oidc.client_secret = Some(secret.clone().into());
             config.oidc.agent_groups = groups.iter().map(|it| (*it).to_owned()).collect();
         })
-        .await
+        .await;
+        (hub, secret)
     }
 }
 
@@ -78,7 +84,7 @@ impl Drop for Issuer {
 }
 
 /// Signs in at the issuer; returns the cookie that the hub set before, and the redirect.
-async fn at_issuer(hub: &TestHub, query: &str) -> (String, String) {
+pub(super) async fn at_issuer(hub: &TestHub, query: &str) -> (String, String) {
     let path = format!("/oauth/oidc?query={}", escaped(query));
     let begun = TestRequest::new(&hub.address, "GET", &path).send().await;
     assert_eq!(begun.status, 303);

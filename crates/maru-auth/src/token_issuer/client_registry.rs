@@ -73,10 +73,13 @@ impl ClientRegistry {
             signer,
             http,
             reads_documents,
-            registrations: AttemptLimit::new(REGISTRATIONS_PER_ADDRESS),
-            all_registrations: AttemptLimit::new(REGISTRATIONS),
+            registrations: AttemptLimit::new(
+                "registrations of clients from one address",
+                REGISTRATIONS_PER_ADDRESS,
+            ),
+            all_registrations: AttemptLimit::new("registrations of clients", REGISTRATIONS),
             documents: Mutex::default(),
-            document_reads: AttemptLimit::new(DOCUMENT_READS),
+            document_reads: AttemptLimit::new("reads of clients' descriptions", DOCUMENT_READS),
         }
     }
 

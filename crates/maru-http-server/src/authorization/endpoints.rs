@@ -43,7 +43,17 @@ pub(crate) async fn register(
     };
     let from = counted_address(&hub, address);
     match issuer.clients().register(from, &body).await {
-        Ok(body) => uncached(reply::json(StatusCode::CREATED, body.to_string())),
+        Ok(body) => {
+            let text = |member: &str| body[member].as_str().unwrap_or_default();
+            // The colon keeps it apart from the names of tokens.
+            let client = format!("client:{}", text("client_id"));
+            let what = ("POST /oauth/register", text("client_name"));
+            // A client that cannot be recorded never learns its id, and expires.
+            match record(&hub, &client, address, what).await {
+                Ok(()) => uncached(reply::json(StatusCode::CREATED, body.to_string())),
+                Err(response) => *response,
+            }
+        }
         Err(error) => {
             let (status, code) = match &error {
                 ClientRegistrationError::TooMany => {
