@@ -141,10 +141,13 @@ impl HubClient {
     /// Finds the hub at `--hub` or `--listen`, or the hub that runs on this data directory.
     pub(super) fn find(context: &CliContext) -> Result<Option<Self>> {
         let config = context.config();
-        let longest_ms = config
-            .limits
-            .tool_timeout_ms
-            .max(config.mcp.connect_timeout_ms);
+        let sources = config.sources.iter().map(|it| &it.bounds);
+        let sources = sources.chain([&config.postgresql.bounds]);
+        let queries = sources.map(|it| it.acquire_timeout_ms + 2 * it.timeout_ms);
+        let longest_ms = queries
+            .chain([config.limits.tool_timeout_ms, config.mcp.connect_timeout_ms])
+            .max()
+            .unwrap_or_default();
         let deadline = Duration::from_millis(longest_ms) + Duration::from_secs(5);
         if let Some(url) = &context.hub {
             let hub = RemoteHub::parse(url)?;

@@ -87,6 +87,11 @@ async fn check_pages(hub: &TestHub) {
     let csv = json!({"generated_sql": csv, "format": "csv"});
     let csv = hub.query_content(csv).await;
     assert_eq!(csv["text"], "id,name\r\n1,n1\r\n2,n2");
+    let pipes = "SELECT id, name || '|x' AS name FROM number WHERE id < 3 ORDER BY id";
+    let markdown = json!({"generated_sql": pipes, "format": "markdown"});
+    let markdown = hub.query_content(markdown).await;
+    let rows = "| id | name |\n| --- | --- |\n| 1 | n1\\|x |\n| 2 | n2\\|x |";
+    assert_eq!(markdown["text"], rows);
     let none = "SELECT id, name FROM number WHERE id < 0";
     let markdown = json!({"generated_sql": none, "format": "markdown"});
     let markdown = hub.query_content(markdown).await;

@@ -15,7 +15,7 @@ use crate::{
 impl TestHub {
     /// The structured content of a call, or its text where there is none, and whether it is
     /// flagged as failed.
-    async fn call_data_tool(&self, name: &str, arguments: Value) -> (Value, bool) {
+    pub(crate) async fn call_data_tool(&self, name: &str, arguments: Value) -> (Value, bool) {
         let params = json!({"name": name, "arguments": arguments});
         let answer = self
             .stateless_request("tools/call", params)

@@ -27,6 +27,7 @@ mod connections;
 mod console;
 mod crash_recovery;
 mod custom;
+mod data_limits;
 mod data_pages;
 mod data_tools;
 mod data_tools_parity;

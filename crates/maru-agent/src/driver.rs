@@ -460,7 +460,8 @@ impl<'a> RunDriver<'a> {
         use RunCallOutcome::{Failed, Rejected, TimedOut};
         let settings = &self.agent.settings;
         let default = Duration::from_millis(settings.tool_timeout_ms);
-        let limit = self.request.tool_timeout.unwrap_or(default);
+        let limit = self.request.tool_timeout;
+        let limit = limit.unwrap_or_else(|| tool.entry.call_timeout(default));
         let limit = limit.min(self.deadline.saturating_duration_since(Instant::now()));
         let arguments = tools::CallArguments::parse(Some(&call.arguments))
             .await

@@ -12,7 +12,7 @@ pub struct AgentSettings {
     /// Maximum number of rounds of a run, unless the request sets it.
     #[schemars(range(min = 1, max = 20))]
     pub max_iterations: u32,
-    /// Milliseconds that one tool call may take.
+    /// Milliseconds that one tool call may take, with the same exception as `limits.tool_timeout_ms`.
     #[schemars(range(min = 100, max = 600_000))]
     pub tool_timeout_ms: u64,
     /// Milliseconds that a whole run may take.

@@ -34,7 +34,7 @@ pub struct LimitSettings {
     /// Calls per minute of each token without its own limit, at all hubs that share a PostgreSQL store. The default is no limit.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub calls_per_minute: Option<u32>,
-    /// Milliseconds that one tool call may take.
+    /// Milliseconds that one tool call may take. A tool that runs SQL may take longer: as long as its source lets a query wait for a connection and run.
     #[schemars(range(min = 1, max = 3_600_000))]
     pub tool_timeout_ms: u64,
     /// Maximum size of a tool's result in bytes of JSON. Longer text is truncated with a note; a larger structured result is an error.

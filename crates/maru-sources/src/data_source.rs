@@ -1,6 +1,6 @@
 //! One named source, whatever database is behind it.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use maru_postgres::{PostgresAddress, PostgresConnectError};
@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::{
     ColumnInfo, Error, QueryLimits, QueryParameters, QueryRows, SourceSettings, TableInfo,
     lexer::SqlDialect,
-    postgres::PostgresSource,
+    postgres::{CONNECT_TIMEOUT, PostgresSource},
     query_observer::{QueryObserver, QueryRecorder},
     sqlite::SqliteSource,
     statement::SqlStatement,
@@ -24,6 +24,7 @@ use super::{
 pub struct DataSource {
     name: Arc<str>,
     limits: QueryLimits,
+    acquire_timeout: Duration,
     sample_values: usize,
     backend: DatabaseBackend,
     observer: Option<QueryObserver>,
@@ -36,6 +37,8 @@ pub(super) enum QueryOutput {
     Plan,
 }
 
+/// What the grace periods of the steps of a query add up to, and some time to answer.
+const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 /// Rows of a table among which sample values are looked for.
 const SAMPLED_ROWS: usize = 100;
 /// Columns of a table that are sampled.
@@ -58,16 +61,12 @@ impl DataSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let (limits, sample_values) = (settings.limits, settings.sample_values);
-        let backend =
-            DatabaseBackend::Postgres(PostgresSource::open(name, address, settings, tasks)?);
-        Ok(Self {
-            name: name.into(),
-            limits,
-            sample_values,
-            backend,
-            observer: None,
-        })
+        let opened = PostgresSource::open(name, address, settings.clone(), tasks)?;
+        Ok(Self::new(
+            name,
+            &settings,
+            DatabaseBackend::Postgres(opened),
+        ))
     }
 
     /// An SQLite file that exists.
@@ -77,15 +76,19 @@ impl DataSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let (limits, sample_values) = (settings.limits, settings.sample_values);
-        let backend = DatabaseBackend::Sqlite(SqliteSource::open(path, settings, tasks)?);
-        Ok(Self {
+        let opened = SqliteSource::open(path, settings.clone(), tasks)?;
+        Ok(Self::new(name, &settings, DatabaseBackend::Sqlite(opened)))
+    }
+
+    fn new(name: &str, settings: &SourceSettings, backend: DatabaseBackend) -> Self {
+        Self {
             name: name.into(),
-            limits,
-            sample_values,
+            limits: settings.limits,
+            acquire_timeout: settings.pool.acquire_timeout,
+            sample_values: settings.sample_values,
             backend,
             observer: None,
-        })
+        }
     }
 
     /// The same, with `observer` told of every query.
@@ -103,6 +106,16 @@ impl DataSource {
     /// How far a query may go.
     pub fn limits(&self) -> QueryLimits {
         self.limits
+    }
+
+    /// How long a query may take with all that comes before it: the wait for a connection,
+    /// connecting, and the system catalog.
+    pub fn query_deadline(&self) -> Duration {
+        let before = match self.backend {
+            DatabaseBackend::Postgres(_) => CONNECT_TIMEOUT + self.limits.timeout,
+            DatabaseBackend::Sqlite(_) => Duration::ZERO,
+        };
+        self.acquire_timeout + before + self.limits.timeout + DEADLINE_GRACE
     }
 
     /// Why the database could not be reached when it was last tried; none if it could.

@@ -51,7 +51,7 @@ use system_catalog::{Oid, SystemCatalog};
 /// need not stay open may be idle.
 const CATALOG_MAX_AGE: Duration = Duration::from_secs(60);
 /// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much longer than the server's own deadline an answer may take: the server's
 /// leaves the connection usable.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
@@ -71,6 +71,8 @@ struct PostgresSourceInner {
     settings: SourceSettings,
     tasks: Tasks,
     system_catalog: Mutex<Option<(Instant, Arc<SystemCatalog>)>>,
+    /// Held by the query that loads the catalog, for which the others wait.
+    catalog_turn: tokio::sync::Mutex<()>,
     /// Statements that ran.
     statement_cache: Mutex<HashMap<String, Arc<CachedStatement>>>,
     /// Why the last attempt to connect failed; none if it did not.
@@ -96,15 +98,7 @@ impl PostgresSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        if let Some((name, _)) = settings
-            .caller_settings
-            .iter()
-            .find(|it| !is_custom_setting(&it.0))
-        {
-            return Err(Error::InvalidSettings(format!(
-                "{name:?} is no setting of your own; caller_settings have names such as app.user"
-            )));
-        }
+        check_caller_settings(&settings.caller_settings)?;
         let tls = address
             .tls_connector()
             .map_err(|error| Error::InvalidSettings(error.to_string()))?;
@@ -116,6 +110,7 @@ impl PostgresSource {
             settings,
             tasks: tasks.clone(),
             system_catalog: Mutex::default(),
+            catalog_turn: tokio::sync::Mutex::default(),
             statement_cache: Mutex::default(),
             connect_error: Mutex::default(),
         });
@@ -288,10 +283,18 @@ impl PostgresSource {
 
     /// A snapshot of the system catalog that is fresh enough.
     async fn system_catalog(&self, client: &Object) -> Result<Arc<SystemCatalog>, Error> {
-        match self.0.fresh_catalog() {
-            Some(fresh) => Ok(fresh),
-            None => self.load_catalog(client).await,
+        if let Some(fresh) = self.0.fresh_catalog() {
+            return Ok(fresh);
         }
+        let loading = async {
+            let _turn = self.0.catalog_turn.lock().await;
+            match self.0.fresh_catalog() {
+                Some(fresh) => Ok(fresh),
+                None => self.load_catalog(client).await,
+            }
+        };
+        // All that wait give up when the first does.
+        within(self.0.settings.limits.timeout, loading).await
     }
 
     async fn load_catalog(&self, client: &Object) -> Result<Arc<SystemCatalog>, Error> {
@@ -457,6 +460,22 @@ fn session_config(address: &PostgresAddress, settings: &SourceSettings) -> Confi
     let mut config = address.config_with_overrides(&settings);
     config.application_name("maru");
     config
+}
+
+fn check_caller_settings(settings: &[(String, String)]) -> Result<(), Error> {
+    for (name, value) in settings {
+        if !is_custom_setting(name) {
+            return Err(Error::InvalidSettings(format!(
+                "{name:?} is no setting of your own; caller_settings have names such as app.user"
+            )));
+        }
+        if value.is_empty() {
+            return Err(Error::InvalidSettings(format!(
+                "{name} has no value in caller_settings; use name, role or a claim of the token"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a setting is one that the server does not know: it has a dot.

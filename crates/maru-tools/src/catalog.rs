@@ -519,7 +519,7 @@ impl Catalog {
             context,
             principal: caller.principal.clone(),
         });
-        let timeout = self.limits().timeout;
+        let timeout = entry.call_timeout(self.limits().timeout);
         let response = with_timeout(timeout, response).await;
         response.ok_or_else(|| format!("did not answer within {timeout:?}"))
     }

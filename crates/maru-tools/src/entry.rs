@@ -6,6 +6,7 @@ use std::{
     fmt,
     ops::Deref,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
@@ -61,6 +62,9 @@ pub struct CatalogEntry {
     pub(super) subscribe: Option<SubscribeResource>,
     /// How maru itself reports that a call failed.
     pub(super) failure_format: FailureFormat,
+    /// How long a call may take even if the limit of all calls is shorter, because its
+    /// handler ends it by bounds of its own.
+    own_timeout: Duration,
     header_parameters: Vec<HeaderParameter>,
     /// The terms by which it is found, made at the first search.
     search_terms: OnceLock<ToolTerms>,
@@ -126,6 +130,9 @@ pub struct CallArguments {
     text: Arc<str>,
 }
 
+/// The largest arguments of the data tools and of custom tools, in bytes.
+const MAX_DATA_ARGUMENT_BYTES: usize = 1 << 20;
+
 /// The response to an [`EntryRequest`].
 #[derive(Debug)]
 pub enum EntryResponse {
@@ -183,14 +190,15 @@ impl CatalogEntry {
             handler,
             subscribe: None,
             failure_format: FailureFormat::default(),
+            own_timeout: Duration::ZERO,
             header_parameters: mirrored,
             search_terms: OnceLock::new(),
         }
     }
 
     /// A custom tool. `described` is its entry in a listing, without the name.
-    pub(super) fn custom(name: String, described: &Value, handler: EntryHandler) -> Arc<Self> {
-        Arc::new(Self {
+    pub(super) fn custom(name: String, described: &Value, handler: EntryHandler) -> Self {
+        Self {
             public_name: name.as_str().into(),
             ..Self::from_server(
                 &OWN_SERVER_NAME.into(),
@@ -199,7 +207,7 @@ impl CatalogEntry {
                 described,
                 handler,
             )
-        })
+        }
     }
 
     /// An entry of another server. `described` is its entry in a listing, without the key.
@@ -238,6 +246,7 @@ impl CatalogEntry {
                 None => FailureFormat::SuccessFlag,
                 Some(_) => FailureFormat::TextOnly,
             },
+            own_timeout: Duration::ZERO,
             header_parameters: parse_header_parameters(&described["inputSchema"])
                 .unwrap_or_default(),
             search_terms: OnceLock::new(),
@@ -270,6 +279,7 @@ impl CatalogEntry {
             handler: Arc::clone(&self.handler),
             subscribe: self.subscribe.clone(),
             failure_format: self.failure_format,
+            own_timeout: self.own_timeout,
             header_parameters: parse_header_parameters(&listing["inputSchema"]).unwrap_or_default(),
             search_terms: OnceLock::new(),
         }
@@ -287,6 +297,18 @@ impl CatalogEntry {
     pub(super) fn with_failure_format(mut self, format: FailureFormat) -> Self {
         self.failure_format = format;
         self
+    }
+
+    /// Sets how long a call may take even if the limit of all calls is shorter.
+    #[must_use]
+    pub(super) fn with_own_timeout(mut self, timeout: Duration) -> Self {
+        self.own_timeout = timeout;
+        self
+    }
+
+    /// How long a call may take where the limit of all calls is `limit`.
+    pub fn call_timeout(&self, limit: Duration) -> Duration {
+        limit.max(self.own_timeout)
     }
 
     /// The result of a call that maru itself refused or ended.
@@ -449,6 +471,17 @@ impl CallArguments {
     /// An integer argument: `2026`, `2026.0` or `"2026"`.
     pub fn integer(&self, name: &str) -> Option<i64> {
         parse_integer(&self.value[name])
+    }
+
+    /// Refuses arguments that no data tool and no custom tool needs.
+    pub(super) fn check_size(&self) -> Result<(), String> {
+        if self.text.len() > MAX_DATA_ARGUMENT_BYTES {
+            Err(format!(
+                "the arguments are larger than {MAX_DATA_ARGUMENT_BYTES} bytes"
+            ))
+        } else {
+            Ok(())
+        }
     }
 
     /// The shared text of the arguments.

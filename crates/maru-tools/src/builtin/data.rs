@@ -1,6 +1,6 @@
 //! The data tools of document 000: embeddings, similarity search, SQL.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use maru_auth::Principal;
@@ -79,6 +79,7 @@ fn embedding_tool(data: &DataContext) -> Arc<CatalogEntry> {
         parameters: json!({"text_list": text_list_schema("Texts to embed")}),
         required: &["text_list"],
         output: DataOutput::Value(list_of(&list_of(&json!({"type": "number"})))),
+        queries: 0,
     }
     .into_entry(data, |data, input, _| async move {
         let texts = string_list(&input, "text_list");
@@ -98,6 +99,7 @@ fn search_tool(data: &DataContext) -> Arc<CatalogEntry> {
         }),
         required: &["query_list"],
         output: DataOutput::Value(list_of(&list_of(&document))),
+        queries: 0,
     }
     .into_entry(data, |data, input, caller| async move {
         let count = input.integer("n_results");
@@ -144,6 +146,7 @@ fn query_tool(data: &DataContext) -> Arc<CatalogEntry> {
         }),
         required: &["generated_sql"],
         output: DataOutput::StatusObject,
+        queries: 1,
     }
     .into_entry(data, |data, input, caller| async move {
         Ok(EntryResponse::Complete(
@@ -165,6 +168,7 @@ fn list_tables_tool(data: &DataContext) -> Arc<CatalogEntry> {
         }),
         required: &[],
         output: DataOutput::Value(list_of(&object_of_anything())),
+        queries: 1,
     }
     .into_entry(data, |data, input, _| async move {
         let schema = input["schema"].as_str();
@@ -182,6 +186,7 @@ fn describe_table_tool(data: &DataContext) -> Arc<CatalogEntry> {
         }),
         required: &["table"],
         output: DataOutput::Value(list_of(&object_of_anything())),
+        queries: 2,
     }
     .into_entry(data, |data, input, caller| async move {
         let table = input["table"].as_str().unwrap_or_default();
@@ -198,6 +203,7 @@ fn serialize_tool(data: &DataContext) -> Arc<CatalogEntry> {
         parameters: json!({"data": {"type": "string", "description": "Text to clean"}}),
         required: &["data"],
         output: DataOutput::Value(json!({"type": "string"})),
+        queries: 0,
     }
     .into_entry(data, |_, input, _| async move {
         let text = replace_nbsp(input["data"].as_str().unwrap_or_default());
@@ -296,6 +302,12 @@ impl DataContext {
         Ok(shown.collect())
     }
 
+    /// How long one query may take, on the slowest source.
+    fn query_deadline(&self) -> Duration {
+        let deadlines = self.sources.iter().map(DataSource::query_deadline);
+        deadlines.max().unwrap_or_default()
+    }
+
     /// The source of this name, or the first.
     fn find_source(&self, named: Option<&str>) -> Result<&DataSource, String> {
         let found = match named {
@@ -320,6 +332,8 @@ struct DataTool<'a> {
     parameters: Value,
     required: &'a [&'a str],
     output: DataOutput,
+    /// How many queries a call sends to a source, one after the other.
+    queries: u32,
 }
 
 /// The form of a tool's result.
@@ -337,21 +351,29 @@ impl DataTool<'_> {
         F: Fn(DataContext, Arc<CallArguments>, ToolCaller) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<EntryResponse, RpcError>> + Send + 'static,
     {
+        let (output_schema, failures) = match self.output {
+            DataOutput::Value(schema) => (wrapped_output_schema(&schema), FailureFormat::TextOnly),
+            DataOutput::StatusObject => (object_of_anything(), FailureFormat::StatusObject),
+        };
+        let own_timeout = data.query_deadline() * self.queries;
         let data = data.clone();
         let handler: EntryHandler = Arc::new(move |request: EntryRequest| {
             let caller = ToolCaller {
                 principal: request.principal,
                 request: request.context.request_id,
             };
-            match request.action.into_call_arguments() {
-                Ok(input) => answer(data.clone(), input, caller).boxed(),
-                Err(error) => std::future::ready(Err(error)).boxed(),
+            let input = match request.action.into_call_arguments() {
+                Ok(input) => input,
+                Err(error) => return std::future::ready(Err(error)).boxed(),
+            };
+            match input.check_size() {
+                Ok(()) => answer(data.clone(), input, caller).boxed(),
+                Err(message) => {
+                    let result = EntryResult::failure_in(failures, &message);
+                    std::future::ready(Ok(EntryResponse::Complete(result))).boxed()
+                }
             }
         });
-        let (output_schema, failures) = match self.output {
-            DataOutput::Value(schema) => (wrapped_output_schema(&schema), FailureFormat::TextOnly),
-            DataOutput::StatusObject => (object_of_anything(), FailureFormat::StatusObject),
-        };
         let described = json!({
             "name": self.name,
             "description": self.description,
@@ -363,7 +385,8 @@ impl DataTool<'_> {
             "annotations": read_only_annotations(),
         });
         let entry = CatalogEntry::new_builtin(CatalogEntryKind::Tool, described, handler);
-        Arc::new(entry.with_failure_format(failures))
+        let entry = entry.with_failure_format(failures);
+        Arc::new(entry.with_own_timeout(own_timeout))
     }
 }
 

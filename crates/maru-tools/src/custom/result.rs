@@ -24,10 +24,16 @@ impl CustomToolResult {
         let note = rows.truncation_note().unwrap_or_default();
         let inside = rows.json.trim_start_matches('[').trim_end_matches(']');
         let json = match (format, rows.count) {
-            (ResultFormat::Row, 0) => "null".to_owned(),
-            (ResultFormat::Row, _) => return Self::with_plain_text(inside.to_owned()),
+            (ResultFormat::Row, 0) if !rows.truncated => "null".to_owned(),
+            // That there are more rows is no news to who asks for the first.
+            (ResultFormat::Row, 1..) => return Self::with_plain_text(inside.to_owned()),
             (ResultFormat::Auto, 1) if !rows.truncated => inside.to_owned(),
-            _ if rows.truncated && matches!(format, ResultFormat::Auto | ResultFormat::Rows) => {
+            _ if rows.truncated
+                && matches!(
+                    format,
+                    ResultFormat::Auto | ResultFormat::Row | ResultFormat::Rows
+                ) =>
+            {
                 let cursor =
                     next_cursor.map_or_else(String::new, |it| format!(",\"next_cursor\":\"{it}\""));
                 format!(
@@ -224,6 +230,12 @@ mod tests {
             serde_json::from_str(&CustomToolResult::from_rows(&cut, ResultFormat::Auto, None).json)
                 .unwrap();
         assert_eq!(shown["truncated"], true);
+        let oversized = QueryRows {
+            has_oversized_row: true,
+            ..rows("[]", 0, true)
+        };
+        let none = CustomToolResult::from_rows(&oversized, ResultFormat::Row, None);
+        assert!(none.text.contains("a row is larger"), "{}", none.text);
         let text = CustomToolResult::from_rows(&cut, ResultFormat::Lines, None).text;
         assert!(text.starts_with("a: 1\n[more rows"), "{text}");
         // Only the first row was asked for.

@@ -123,6 +123,8 @@ impl CustomToolRunner {
         caller: &ToolCaller,
         tasks: &Tasks,
     ) -> Result<CustomToolResult, ValidationError> {
+        let fits = arguments.check_size();
+        fits.map_err(|message| ValidationError::for_field("arguments", message))?;
         match &self.engine {
             Ok(ToolEngine::Sql(source)) => self.query(source, arguments, caller).await,
             Ok(ToolEngine::Python(program)) => self.evaluate(program, arguments, tasks).await,
@@ -263,7 +265,11 @@ impl CustomToolRunner {
             }
             .boxed()
         });
-        CatalogEntry::custom(self.definition.name.clone(), &described, handler)
+        let entry = CatalogEntry::custom(self.definition.name.clone(), &described, handler);
+        Arc::new(match &self.engine {
+            Ok(ToolEngine::Sql(source)) => entry.with_own_timeout(source.query_deadline()),
+            _ => entry,
+        })
     }
 }
 
@@ -413,27 +419,37 @@ async fn check_with_database(
     source: &DataSource,
     definition: &CustomToolDefinition,
 ) -> Result<(), ValidationError> {
-    let declared = definition.params.iter();
-    let samples: QueryParameters = declared
-        .filter_map(|it| Some((it.name.as_str(), sample_value(it)?)))
-        .filter(|(name, _)| definition.text.contains(name))
-        .collect();
-    let samples = samples.with_caller(Arc::default());
-    match source.check(&definition.text, &samples).await {
-        Ok(_)
-        | Err(
-            maru_sources::Error::Unreachable(_)
-            | maru_sources::Error::TimedOut
-            | maru_sources::Error::NoFreeConnection(_),
-        ) => Ok(()),
-        // `check_parameters_used` has a clearer message for it.
-        Err(maru_sources::Error::UnknownParameter(_)) => Ok(()),
-        Err(error) => Err(ValidationError::from_source_error(&definition.text, &error)),
+    // A name becomes part of the statement, so each one is checked.
+    let names = definition.params.iter();
+    let names = names.filter(|it| it.kind == ParameterType::Identifier);
+    let statements = names.map(|it| it.choices.len()).max().unwrap_or(1);
+    for choice in 0..statements {
+        let declared = definition.params.iter();
+        let samples: QueryParameters = declared
+            .filter_map(|it| Some((it.name.as_str(), sample_value(it, choice)?)))
+            .filter(|(name, _)| definition.text.contains(name))
+            .collect();
+        let samples = samples.with_caller(Arc::default());
+        match source.check(&definition.text, &samples).await {
+            Ok(_) => (),
+            Err(
+                maru_sources::Error::Unreachable(_)
+                | maru_sources::Error::TimedOut
+                | maru_sources::Error::NoFreeConnection(_),
+            ) => return Ok(()),
+            // `check_parameters_used` has a clearer message for it.
+            Err(maru_sources::Error::UnknownParameter(_)) => return Ok(()),
+            Err(error) => {
+                return Err(ValidationError::from_source_error(&definition.text, &error));
+            }
+        }
     }
+    Ok(())
 }
 
-/// A value of the parameter's type, for a statement that is only prepared.
-fn sample_value(parameter: &ToolParameter) -> Option<QueryValue> {
+/// A value of the parameter's type, for a statement that is only prepared; for a name its
+/// choice of this number, or the first.
+fn sample_value(parameter: &ToolParameter, choice: usize) -> Option<QueryValue> {
     Some(match parameter.kind.sql_kind()? {
         QueryParameterKind::Text => QueryValue::Text(String::new()),
         QueryParameterKind::Number | QueryParameterKind::Integer => QueryValue::Integer(1),
@@ -442,7 +458,8 @@ fn sample_value(parameter: &ToolParameter) -> Option<QueryValue> {
         QueryParameterKind::Timestamp => QueryValue::Timestamp("2000-01-01T00:00:00".to_owned()),
         QueryParameterKind::List => QueryValue::List(Vec::new()),
         kind @ QueryParameterKind::Identifier => {
-            QueryValue::from_json(kind, parameter.choices.first()?)?
+            let choices = &parameter.choices;
+            QueryValue::from_json(kind, choices.get(choice).or(choices.first())?)?
         }
     })
 }
