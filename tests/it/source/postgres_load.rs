@@ -18,6 +18,12 @@ use crate::{
     postgres_cluster::PostgresCluster,
 };
 
+/// The connections of our sources.
+const BACKENDS_SQL: &str = "SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'maru%' ORDER BY pid";
+const BUSY_BACKENDS_SQL: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'maru%' AND state <> 'idle'";
+
 /// A query that takes as long as it says, and is not refused as `pg_sleep` is.
 fn slow_query(cluster: &PostgresCluster, database: &str) -> &'static str {
     cluster.run_sql(
@@ -32,7 +38,7 @@ fn settings(max_connections: usize, acquire_timeout: Duration) -> SourceSettings
     SourceSettings {
         functions: vec!["slow".to_owned()],
         limits: QueryLimits {
-            timeout: Duration::from_secs(3),
+            timeout: Duration::from_secs(5),
             ..QueryLimits::default()
         },
         pool: PoolSettings {
@@ -51,31 +57,29 @@ async fn waiting_for_a_connection_takes_nothing_from_the_time_of_a_query() {
     let slow = slow_query(&cluster, &database);
     let tasks = Tasks::default();
     let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
-    // Twelve rounds of half a second each, with three seconds for each query.
+    // Twelve rounds of half a second each, with five seconds for each query.
     let pool = settings(5, Duration::from_secs(60));
     let source = DataSource::postgres("busy", &address, pool, &tasks).unwrap();
-    let answers = join_all((0..60).map(|_| query_json(&source, slow))).await;
-    assert!(answers.iter().all(|it| it == r#"[{"n":7}]"#));
-    // No connection was thrown away: those of the first round answered all.
-    let opened = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()";
-    let before: i64 = cluster.run_sql(&database, opened).parse().unwrap();
-    let backends = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    assert_eq!(
-        cluster.run_sql(&database, backends),
-        "5",
-        "{before} sessions"
-    );
+    let ask = async |count| {
+        let answers = join_all((0..count).map(|_| query_json(&source, slow))).await;
+        assert!(answers.iter().all(|it| it == r#"[{"n":7}]"#));
+    };
+    ask(5).await;
+    let backends = || cluster.run_sql(&database, BACKENDS_SQL);
+    let of_first_round = backends();
+    assert_eq!(of_first_round.lines().count(), 5);
+    ask(60).await;
+    assert_eq!(backends(), of_first_round, "a connection was thrown away");
     // A query that the server ends leaves its connection usable.
     let late = query_rows(&source, "SELECT slow(9, 1)").await;
     assert!(matches!(late, Err(Error::TimedOut)), "{late:?}");
-    let busy = format!("{backends} AND state <> 'idle'");
-    wait_until(async || cluster.run_sql(&database, &busy) == "0").await;
-    assert_eq!(cluster.run_sql(&database, backends), "5");
+    wait_until(async || cluster.run_sql(&database, BUSY_BACKENDS_SQL) == "0").await;
+    assert_eq!(backends(), of_first_round);
 
     let impatient = settings(2, Duration::from_millis(100));
     let source = DataSource::postgres("impatient", &address, impatient, &tasks).unwrap();
-    query_json(&source, "SELECT 1 AS n").await;
+    join_all((0..2).map(|_| query_json(&source, slow))).await;
+    let before = backends();
     let answers = join_all((0..6).map(|_| query_rows(&source, slow))).await;
     let refused = answers.iter().filter(|it| {
         matches!(it, Err(error @ Error::NoFreeConnection(_))
@@ -83,6 +87,63 @@ async fn waiting_for_a_connection_takes_nothing_from_the_time_of_a_query() {
     });
     assert_eq!(refused.count(), 4, "{answers:?}");
     assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 2);
+    assert_eq!(backends(), before, "the refused cost no connection");
+    tasks.shutdown().await;
+}
+
+#[tokio::test]
+async fn queries_at_a_cold_start_load_the_catalog_once() {
+    let cluster = PostgresCluster::start().await;
+    let access = "host all all all scram-sha-256\n";
+    cluster.reconfigure("log_statement = all\n", access).await;
+    let tasks = Tasks::default();
+    let address = PostgresAddress::parse(&cluster.url("postgres")).unwrap();
+    let mut settings = settings(20, Duration::from_secs(60));
+    // Twenty connections at once take long on a busy machine.
+    settings.limits.timeout = Duration::from_secs(30);
+    let source = DataSource::postgres("cold", &address, settings, &tasks).unwrap();
+    let answers = join_all((0..60).map(|_| query_json(&source, "SELECT 1 AS n"))).await;
+    assert!(answers.iter().all(|it| it == r#"[{"n":1}]"#));
+    let log = std::fs::read_to_string(cluster.directory.path().join("log")).unwrap();
+    // A comment of one of the statements that load it.
+    let loads = log.matches("-- Everything that can stand in FROM.").count();
+    assert_eq!(loads, 1);
+    tasks.shutdown().await;
+}
+
+#[tokio::test]
+async fn query_waits_for_a_lock_as_long_as_is_set_and_keeps_its_connection() {
+    let cluster = PostgresCluster::start().await;
+    let database = cluster.create_database();
+    cluster.run_sql(&database, "CREATE TABLE t AS SELECT 1 AS n");
+    let tasks = Tasks::default();
+    let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
+    let settings = SourceSettings {
+        lock_timeout: Some(Duration::from_millis(50)),
+        ..settings(1, Duration::from_secs(30))
+    };
+    let source = DataSource::postgres("locked", &address, settings, &tasks).unwrap();
+    query_json(&source, "SELECT 1 AS n").await;
+    // A statement that did not run before, and one that is prepared already.
+    for (sql, runs) in [("SELECT 0 + n AS n FROM t", 0), ("SELECT n FROM t", 1)] {
+        for _ in 0..runs {
+            query_json(&source, sql).await;
+        }
+        let hold = "BEGIN; LOCK TABLE t; SELECT pg_sleep(60)";
+        let mut holder = cluster.psql(&database, hold).spawn().unwrap();
+        let locks = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted
+            AND relation = 't'::regclass";
+        wait_until(async || cluster.run_sql(&database, locks) == "1").await;
+        let before = cluster.run_sql(&database, BACKENDS_SQL);
+        let refused = query_rows(&source, sql).await.unwrap_err();
+        assert!(refused.to_string().contains("lock"), "{sql}: {refused}");
+        let sleeping = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+            WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()";
+        assert_eq!(cluster.run_sql(&database, sleeping), "1");
+        holder.wait().unwrap();
+        assert_eq!(query_json(&source, sql).await, r#"[{"n":1}]"#);
+        assert_eq!(cluster.run_sql(&database, BACKENDS_SQL), before, "{sql}");
+    }
     tasks.shutdown().await;
 }
 
@@ -258,8 +319,7 @@ async fn no_backend_grows_and_nothing_runs_on_after_the_answer() {
     let long = query_rows(&source, "SELECT repeat('x', 3000000) AS v").await;
     let note = long.unwrap().truncation_note().unwrap();
     assert!(note.contains("a row is larger"), "{note}");
-    let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'maru%' AND state <> 'idle'";
-    wait_until(async || cluster.run_sql(&database, running) == "0").await;
+    wait_until(async || cluster.run_sql(&database, BUSY_BACKENDS_SQL) == "0").await;
     tasks.shutdown().await;
 }
 
