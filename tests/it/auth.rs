@@ -4,5 +4,5 @@ pub(crate) mod bind;
 mod configured_hosts;
 mod lists;
 mod local_admin;
-mod oauth;
+pub(crate) mod oauth;
 mod roles;

@@ -23,8 +23,14 @@ pub(crate) struct ServeProcess {
 
 impl ServeProcess {
     pub(crate) async fn start(yaml: &str) -> Self {
+        Self::start_with_variables(yaml, "").await
+    }
+
+    /// Starts with a `.env` of these lines.
+    pub(crate) async fn start_with_variables(yaml: &str, variables: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("maru.yaml"), yaml).unwrap();
+        fs::write(directory.path().join(".env"), variables).unwrap();
         let file = |name: &str| File::create(directory.path().join(name)).unwrap();
         let child = maru_command(directory.path(), &["serve", "--listen", "127.0.0.1:0"])
             .stdout(file("stdout"))
@@ -54,7 +60,8 @@ impl ServeProcess {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    async fn wait_for(&self, file: &str, text: &str) -> String {
+    /// The file of this name, `stdout` or `stderr`, once it has the text.
+    pub(crate) async fn wait_for(&self, file: &str, text: &str) -> String {
         wait_for(async || self.read(file), |it| it.contains(text)).await
     }
 

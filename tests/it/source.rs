@@ -1,6 +1,7 @@
 //! Sources against real databases: what they give, refuse and leave behind.
 
 mod databases;
+mod document_variables;
 mod hostile;
 mod parameters;
 mod pgvector;

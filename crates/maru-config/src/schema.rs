@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Config;
 
@@ -47,6 +47,13 @@ pub(super) fn coerce_text(pointer: &str, text: &str) -> Value {
                 .filter(|it| !it.is_empty())
                 .collect(),
         ),
+        // `app.user=name,app.tenant=tenant_id`
+        Some("object") => text
+            .split(',')
+            .map(|it| it.split_once('='))
+            .map(|it| it.map(|(name, value)| (name.trim().to_owned(), value.trim().into())))
+            .collect::<Option<Map<String, Value>>>()
+            .map(Value::Object),
         _ => None,
     };
     parsed.unwrap_or_else(|| Value::from(text))
@@ -105,6 +112,11 @@ pub(super) const LEGACY_VARIABLES: &[(&str, &str)] = &[
         "/postgresql/max_connections",
     ),
     ("POSTGRESQL_DB_SEARCH_PATH", "/postgresql/search_path"),
+    ("POSTGRESQL_DB_SAMPLE_VALUES", "/postgresql/sample_values"),
+    (
+        "POSTGRESQL_DB_CALLER_SETTINGS",
+        "/postgresql/caller_settings",
+    ),
 ];
 
 /// The environment variable that sets the value at `pointer`.
@@ -120,4 +132,18 @@ pub(super) fn prefixed_variable_name(pointer: &str) -> String {
 /// The key as users write it: `limits.max_sessions` for `/limits/max_sessions`.
 pub(super) fn dotted_key(pointer: &str) -> String {
     pointer.trim_start_matches('/').replace('/', ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_document_s_database_has_a_variable() {
+        let keys = leaf_pointers().into_iter();
+        for pointer in keys.filter(|it| it.starts_with("/postgresql/")) {
+            let mut variables = LEGACY_VARIABLES.iter();
+            assert!(variables.any(|(_, key)| *key == pointer), "{pointer}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use maru::config::Config;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
@@ -29,7 +30,8 @@ fn key_set(seeds: &[u8]) -> String {
     json!({"keys": keys}).to_string()
 }
 
-fn signed_jwt(seed: u8, scope: &str, changes: Value) -> String {
+/// An access token of the issuer with the key of this seed.
+pub(crate) fn signed_jwt(seed: u8, scope: &str, changes: Value) -> String {
     let mut claims = json!({"iss": ISSUER, "aud": RESOURCE, "sub": "kim", "exp": 4_000_000_000_i64, "scope": scope});
     for (name, value) in changes.as_object().unwrap() {
         claims[name] = value.clone();
@@ -41,14 +43,19 @@ fn signed_jwt(seed: u8, scope: &str, changes: Value) -> String {
     format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
 }
 
-async fn oauth_hub() -> TestHub {
+/// Accepts the tokens that [`signed_jwt`] makes with the seeds 1 and 2.
+pub(crate) fn trust_issuer(config: &mut Config) {
     let keys = tempfile::tempdir().unwrap().keep().join("keys.json");
     fs::write(&keys, key_set(&[1, 2])).unwrap();
+    config.oauth.issuer = Some(ISSUER.to_owned());
+    config.oauth.resource = Some(RESOURCE.to_owned());
+    config.oauth.jwks_file = Some(keys);
+}
+
+async fn oauth_hub() -> TestHub {
     TestHub::with_config(|config| {
         config.require_token = true;
-        config.oauth.issuer = Some(ISSUER.to_owned());
-        config.oauth.resource = Some(RESOURCE.to_owned());
-        config.oauth.jwks_file = Some(keys);
+        trust_issuer(config);
     })
     .await
 }

@@ -6,6 +6,7 @@ use maru::config::{QueryBounds, SourceDefinition};
 use serde_json::{Value, json};
 
 use crate::{
+    auth::oauth::{signed_jwt, trust_issuer},
     http_client::{TestRequest, wait_until},
     postgres_cluster::PostgresCluster,
     test_hub::{TestHub, call_message},
@@ -19,19 +20,25 @@ const CREATE_TABLES: &str = "
     CREATE TABLE mine AS SELECT * FROM item;
     ALTER TABLE mine ENABLE ROW LEVEL SECURITY;
     CREATE POLICY own ON mine USING (owner = current_setting('app.user', true));
+    CREATE TABLE of_tenant AS SELECT id, 'shop-' || id AS tenant FROM item;
+    ALTER TABLE of_tenant ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY own ON of_tenant USING (tenant = current_setting('app.tenant', true));
     CREATE FUNCTION slow(seconds float8) RETURNS int LANGUAGE sql STABLE
         AS 'SELECT 1 FROM pg_sleep(seconds)';
     CREATE ROLE app LOGIN PASSWORD 'x';
-    GRANT SELECT ON item, mine TO app";
+    GRANT SELECT ON item, mine, of_tenant TO app";
 
 async fn start_hub(cluster: &PostgresCluster) -> (TestHub, String) {
     let database = cluster.create_database();
     cluster.run_sql(&database, CREATE_TABLES);
     let url = format!("postgres://app:x@127.0.0.1:{}/{database}", cluster.port);
     let hub = TestHub::with_config(|config| {
+        trust_issuer(config);
         config.sources = vec![SourceDefinition {
             bounds: QueryBounds {
-                caller_settings: [("app.user".to_owned(), "name".to_owned())].into(),
+                caller_settings: [("app.user", "name"), ("app.tenant", "tenant_id")]
+                    .map(|(setting, value)| (setting.to_owned(), value.to_owned()))
+                    .into(),
                 functions: vec!["slow".to_owned()],
                 ..QueryBounds::default()
             },
@@ -230,6 +237,41 @@ async fn caller_is_known_to_statements_and_to_row_level_security() {
         );
         let of_lee = call(&lee, "query_bga_database", rows.clone()).await;
         assert!(of_lee.contains(r#""records":[{"id":2}]"#), "{of_lee}");
+    }
+    // A claim of an OAuth token, which no argument can replace.
+    let sql = "SELECT :caller.tenant_id AS tenant, :caller.name AS name";
+    let mut of_claims = tool("items", sql, json!([]));
+    of_claims["name"] = "show_claims".into();
+    let made = hub
+        .send_as_admin("POST", "/api/custom-tools", of_claims)
+        .await;
+    assert_eq!(made.status, 201);
+    let of_tenant = json!({"generated_sql": "SELECT id FROM of_tenant", "source": "items"});
+    for (claims, shown, rows) in [
+        (
+            json!({"tenant_id": "shop-2"}),
+            r#"{"tenant":"shop-2","name":"oauth:kim"}"#,
+            r#""records":[{"id":2}]"#,
+        ),
+        (
+            json!({"tenant_id": "shop-3", "name": "lee", "role": "admin"}),
+            r#"{"tenant":"shop-3","name":"oauth:kim"}"#,
+            r#""records":[{"id":3}]"#,
+        ),
+        (
+            json!({}),
+            r#"{"tenant":null,"name":"oauth:kim"}"#,
+            r#""records":[]"#,
+        ),
+    ] {
+        let token = signed_jwt(1, "maru:call", claims.clone());
+        assert_eq!(
+            call(&token, "show_claims", json!({})).await,
+            format!("[{shown}]"),
+            "{claims}"
+        );
+        let found = call(&token, "query_bga_database", of_tenant.clone()).await;
+        assert!(found.contains(rows), "{claims}: {found}");
     }
     check_abandoned_call(&hub, &cluster, &database).await;
     hub.running.stop().await;

@@ -8,11 +8,17 @@ use maru_sources::{
     DataSource, QueryLimits, QueryParameters, QueryValue, SourceSettings, TableKind,
 };
 
+use tokio::time;
+
 use super::{
     databases::{postgres_fixture, query_json, query_rows, source_settings, url_as_role},
     hostile,
+    postgres_load::peak_kilobytes,
 };
-use crate::{http_client::wait_for, postgres_cluster::PostgresCluster};
+use crate::{
+    http_client::{wait_for, wait_until},
+    postgres_cluster::PostgresCluster,
+};
 
 /// Everything that a statement could have changed.
 const STATE_DIGEST_SQL: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
@@ -24,46 +30,103 @@ const STATE_DIGEST_SQL: &str = "SELECT md5(string_agg(t::text, '|')) FROM (
     UNION ALL SELECT count(*)::text FROM pg_class UNION ALL SELECT count(*)::text FROM pg_proc
     UNION ALL SELECT count(*)::text FROM pg_largeobject_metadata
     UNION ALL SELECT count(*)::text FROM pg_prepared_xacts) t";
-/// What the next user of a connection would find.
-const SESSION_LEFTOVERS_SQL: &str =
-    "SELECT (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
-    + (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'maru' AND state <> 'idle')";
+const ADVISORY_LOCKS_SQL: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+/// The processes of our connections, each with whether it works.
+const BACKENDS_SQL: &str = "SELECT pid, state <> 'idle' FROM pg_stat_activity
+    WHERE application_name LIKE 'maru%' AND datname = current_database()";
+/// How soon after its answer nothing of a statement runs any more.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_BACKEND_KILOBYTES: u64 = 256 * 1024;
 
 #[tokio::test]
-async fn postgres_rejects_hostile_statements() {
+async fn postgres_rejects_hostile_names_from_a_superuser() {
     let cluster = PostgresCluster::start().await;
     let database = postgres_fixture(&cluster);
-    let before = cluster.run_sql(&database, STATE_DIGEST_SQL);
     let tasks = Tasks::default();
     let address = PostgresAddress::parse(&cluster.url(&database)).unwrap();
     let superuser = DataSource::postgres("superuser", &address, source_settings(), &tasks).unwrap();
     hostile::run_name_cases(&superuser, 'P').await;
-    for role in ["fx_owner", "fx_agent"] {
-        let tasks = Tasks::default();
-        let source = url_as_role(&cluster, &database, role, source_settings(), &tasks);
-        let tally = hostile::run_statements(&source, "postgres", async |id| {
-            assert_clean_session(&source, id).await;
-        })
-        .await;
-        assert_eq!(
-            tally,
-            hostile::HostileTally {
-                hostile: 134,
-                legitimate: 22
-            }
-        );
-        assert_eq!(hostile::run_argument_cases(&source).await, 47, "{role}");
-        hostile::run_name_cases(&source, 'P').await;
-        // Connections are cleaned up behind the answers.
-        let leftovers = async || cluster.run_sql(&database, SESSION_LEFTOVERS_SQL);
-        wait_for(leftovers, |it| it == "0").await;
-        assert_eq!(
-            cluster.run_sql(&database, STATE_DIGEST_SQL),
-            before,
-            "{role}"
-        );
-        tasks.shutdown().await;
-    }
+    tasks.shutdown().await;
+}
+
+#[tokio::test]
+async fn postgres_rejects_hostile_statements_from_the_owner_of_the_tables() {
+    run_hostile_sets("fx_owner", source_settings()).await;
+}
+
+#[tokio::test]
+async fn postgres_rejects_hostile_statements_from_a_role_that_may_only_read() {
+    run_hostile_sets("fx_agent", source_settings()).await;
+}
+
+/// The variables of document 000 name no tables, so a role that may only read decides.
+#[tokio::test]
+async fn postgres_rejects_hostile_statements_where_only_the_role_bounds_them() {
+    run_hostile_sets("fx_agent", SourceSettings::default()).await;
+}
+
+/// An owner may read every table then, but nothing else.
+#[tokio::test]
+async fn postgres_rejects_what_an_owner_without_bounds_may_not_do_beside_reading() {
+    let cluster = PostgresCluster::start().await;
+    let database = postgres_fixture(&cluster);
+    let settings = SourceSettings::default();
+    let of_tables = Some("leak");
+    let tally = run_hostile_statements(&cluster, &database, "fx_owner", settings, of_tables).await;
+    assert_eq!((tally.hostile, tally.legitimate), (115, 22));
+}
+
+async fn run_hostile_sets(role: &str, settings: SourceSettings) {
+    let cluster = PostgresCluster::start().await;
+    let database = postgres_fixture(&cluster);
+    let tally = run_hostile_statements(&cluster, &database, role, settings.clone(), None).await;
+    assert_eq!((tally.hostile, tally.legitimate), (134, 22));
+    let tasks = Tasks::default();
+    let source = url_as_role(&cluster, &database, role, settings, &tasks);
+    let before = cluster.run_sql(&database, STATE_DIGEST_SQL);
+    assert_eq!(hostile::run_argument_cases(&source).await, 47);
+    hostile::run_name_cases(&source, 'P').await;
+    assert_nothing_left(&cluster, &database, "the names").await;
+    assert_eq!(cluster.run_sql(&database, STATE_DIGEST_SQL), before);
+    tasks.shutdown().await;
+}
+
+/// Sends the statements of the set but those of the class `skipped`, and looks at the
+/// database after each.
+async fn run_hostile_statements(
+    cluster: &PostgresCluster,
+    database: &str,
+    role: &str,
+    settings: SourceSettings,
+    skipped: Option<&str>,
+) -> hostile::HostileTally {
+    let before = cluster.run_sql(database, STATE_DIGEST_SQL);
+    let tasks = Tasks::default();
+    let source = url_as_role(cluster, database, role, settings, &tasks);
+    let tally = hostile::run_statements(&source, "postgres", skipped, async |id| {
+        assert_nothing_left(cluster, database, id).await;
+        assert_clean_session(&source, id).await;
+    })
+    .await;
+    assert_eq!(cluster.run_sql(database, STATE_DIGEST_SQL), before);
+    tasks.shutdown().await;
+    tally
+}
+
+/// Connections are cleaned up behind the answer, at once, and none has grown.
+async fn assert_nothing_left(cluster: &PostgresCluster, database: &str, id: &str) {
+    let is_idle = async || {
+        let backends = cluster.run_sql(database, BACKENDS_SQL);
+        for line in backends.lines() {
+            let (pid, _) = line.split_once('|').unwrap();
+            let peak = peak_kilobytes(pid);
+            assert!(peak < MAX_BACKEND_KILOBYTES, "{id}: {peak} kB");
+        }
+        !backends.contains("|t")
+    };
+    let stopped = time::timeout(STOP_TIMEOUT, wait_until(is_idle)).await;
+    assert!(stopped.is_ok(), "{id} still runs");
+    assert_eq!(cluster.run_sql(database, ADVISORY_LOCKS_SQL), "0", "{id}");
 }
 
 /// The next user sees a session that is as new.

@@ -7,11 +7,14 @@ use maru_runtime::tasks::Tasks;
 use maru_sources::{DataSource, SourceSettings};
 use maru_store::Store;
 
+use serde_json::json;
+
 use super::databases::{query_json, query_rows};
 use crate::{
-    http_client::{wait_for, wait_until},
+    http_client::{TestRequest, wait_for, wait_until},
     postgres_cluster::{PASSWORD, PostgresCluster},
-    test_hub::TestHub,
+    signals::ServeProcess,
+    test_hub::{TestHub, call_message},
 };
 
 const TLS_SETTINGS: &str = "
@@ -238,6 +241,111 @@ async fn check_cancel_over_tls(cluster: &PostgresCluster, url: &str) {
     tasks.shutdown().await;
 }
 
+/// The same words in the log, the answer, `/readyz` and the list that the console shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_cause_is_told_in_log_answer_readiness_and_list() {
+    let cluster = start_tls_cluster().await;
+    let ca = cluster.directory.path().join("ca").display().to_string();
+    let at = format!("maru:{PASSWORD}@localhost:{}", cluster.port);
+    let stranger = format!("verify-full&sslrootcert={ca}/stranger.crt");
+    let badge = at.replace(&format!("maru:{PASSWORD}"), "badge");
+    let causes = [
+        (
+            "wrong_password",
+            at.replace(PASSWORD, "wrong"),
+            "postgres",
+            "require",
+            "the password of the role is wrong",
+        ),
+        (
+            "unknown_database",
+            at.clone(),
+            "missing",
+            "require",
+            "the database does not exist",
+        ),
+        (
+            "tls_required",
+            at.clone(),
+            "postgres",
+            "disable",
+            "the server takes encrypted connections only",
+        ),
+        (
+            "certificate_refused",
+            at.clone(),
+            "postgres",
+            &stranger,
+            "no authority that is trusted issued it",
+        ),
+        (
+            "client_certificate_required",
+            badge,
+            "postgres",
+            "require",
+            "the server asks for a client certificate",
+        ),
+        (
+            "name_not_found",
+            "no-such-host.invalid".to_owned(),
+            "m",
+            "disable",
+            "the name of the host is not found",
+        ),
+        (
+            "port_closed",
+            "127.0.0.1:1".to_owned(),
+            "m",
+            "disable",
+            "nothing listens on the port",
+        ),
+    ];
+    let mut yaml = "sample_data: false\nsources:\n".to_owned();
+    for (code, at, database, sslmode, _) in &causes {
+        let url = format!("postgres://{at}/{database}?sslmode={sslmode}");
+        yaml.push_str(&format!("- {{name: {code}, url: '{url}'}}\n"));
+    }
+    let hub = ServeProcess::start(&yaml).await;
+    let get = async |path: &str| {
+        let reply = TestRequest::new(&hub.address, "GET", path).send().await;
+        reply.json().await
+    };
+    for (code, .., reason) in &causes {
+        let arguments = json!({"generated_sql": "SELECT 1", "source": code});
+        let call = call_message(1, "query_bga_database", arguments);
+        let answer = TestRequest::post(&hub.address, "/sse", &call).send().await;
+        let answer = answer.text().await;
+        assert!(answer.contains(reason), "{code}: {answer}");
+        let ready = get("/readyz").await;
+        let told = ready["unreachable_sources"][code].as_str();
+        assert!(
+            told.is_some_and(|it| it.contains(reason)),
+            "{code}: {ready}"
+        );
+        let list = get("/api/sources").await;
+        let listed = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["name"] == *code);
+        let listed = listed.unwrap();
+        assert_eq!(listed["faultCode"], *code);
+        assert!(
+            listed["fault"].as_str().unwrap().contains(reason),
+            "{listed}"
+        );
+        let log = hub.wait_for("stderr", &format!("source {code}, ")).await;
+        let line = log
+            .lines()
+            .find(|it| it.contains(&format!("source {code}, ")));
+        assert!(
+            line.is_some_and(|it| it.contains(reason)),
+            "{code}: {line:?}"
+        );
+        assert!(!log.contains(PASSWORD));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn store_speaks_tls_and_readiness_says_why_it_cannot() {
     let cluster = start_tls_cluster().await;
@@ -246,6 +354,40 @@ async fn store_speaks_tls_and_readiness_says_why_it_cannot() {
     let url = cluster.url(&database).replace("127.0.0.1", "localhost");
     let url = format!("{url}?sslmode=verify-full&sslrootcert={}", ca.display());
     drop(Store::connect(&url).await.unwrap());
+    let stranger = ca.with_file_name("stranger.crt").display().to_string();
+    let faults = [
+        (
+            url.replace(PASSWORD, "wrong"),
+            "the password of the role is wrong",
+        ),
+        (
+            url.replace("verify-full", "disable")
+                .replace("&sslrootcert=", "&application_name="),
+            "encrypted connections only",
+        ),
+        (
+            url.replace(&ca.display().to_string(), &stranger),
+            "no authority that is trusted",
+        ),
+        (
+            url.replace(&format!("/{database}"), "/missing"),
+            "the database does not exist",
+        ),
+        (
+            url.replace("localhost", "no-such-host.invalid"),
+            "the name of the host is not found",
+        ),
+        (
+            url.replace(&format!(":{}", cluster.port), ":1"),
+            "nothing listens on the port",
+        ),
+    ];
+    for (url, expected) in faults {
+        let error = anyhow::Error::from(Store::connect(&url).await.unwrap_err());
+        let message = format!("{error:#}");
+        assert!(message.contains(expected), "{expected}: {message}");
+        assert!(!message.contains(PASSWORD), "{message}");
+    }
     let wrong = cluster.url(&database).replace(PASSWORD, "wrong");
     let hub = TestHub::with_config(|config| {
         config.store_url = Some(url.into());

@@ -26,7 +26,7 @@ async fn sqlite_rejects_hostile_statements() {
     let (directory, source) = open_fixture(source_settings());
     let path = directory.path().join("fixture.db");
     let before = std::fs::read(&path).unwrap();
-    let tally = hostile::run_statements(&source, "sqlite", async |id| {
+    let tally = hostile::run_statements(&source, "sqlite", None, async |id| {
         assert_eq!(
             query_json(&source, "SELECT count(*) AS n FROM h_user").await,
             r#"[{"n":200}]"#,

@@ -30,7 +30,7 @@ pub(super) fn warn_about_role(
     }
     let powers = catalog.write_privileges.join(", ");
     let statements = reader_role_statements(settings, catalog);
-    warn!(source.name = %source, powers, "the role of source {source} {powers}; maru lets it only read, but a role that can only read is safer:\n{statements}");
+    warn!(source.name = %source, powers, "the role of source {source} {powers}; maru lets it only read, but a role that can only read is safer: {statements}");
 }
 
 /// The statements that make a role which may read what the source offers.
@@ -63,5 +63,6 @@ fn reader_role_statements(settings: &SourceSettings, catalog: &SystemCatalog) ->
             tables.join(", ")
         ));
     }
-    statements.join("\n")
+    // The log is one line for each event, so line breaks would be escaped.
+    statements.join(" ")
 }
