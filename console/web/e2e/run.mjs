@@ -14,6 +14,17 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const wanted = process.argv.slice(2);
 const status = (page, server, state) => page.locator(`tr[data-server=${server}] [data-status=${state}]`).waitFor();
 const editor = (page) => page.locator('[data-code]');
+/** What the editor holds, line breaks and all. */
+const heldText = (page) => page.evaluate(() => document.querySelector('.cm-content').cmTile?.view?.state.doc.toString() ?? [...document.querySelectorAll('.cm-line')].map((it) => it.textContent).join('\n'));
+/** Types a text in place of what is in the editor. */
+async function typeText(page, text, delay) {
+  await editor(page).click();
+  await page.keyboard.press('Control+a');
+  await page.keyboard.press('Delete');
+  await page.keyboard.type(text, { delay });
+  assert.equal(await heldText(page), text, `typed with ${delay} ms a key`);
+  await page.keyboard.press('Escape');
+}
 const suggestions = async (page) => {
   await page.locator('.cm-tooltip-autocomplete li').first().waitFor();
   return (await page.locator('.cm-tooltip-autocomplete li .cm-completionLabel').allInnerTexts()).map((it) => it.trim());
@@ -425,25 +436,52 @@ const tests = {
     await context.close();
   },
 
+  async 'the examples of the guide in Korean, typed at several speeds'() {
+    const hub = await Hub.start();
+    const context = await signedIn(hub, { locale: 'ko-KR' });
+    const page = await context.newPage();
+    const examples = [
+      { name: 'get_user_daily_limit', description: '특정 사용자의 일일 제한량을 조회합니다.', params: { user_name: ['STRING', 'hong'] }, text: "SELECT u.user_nm, l.max_count \nFROM h_user u \nJOIN h_mcp_tool_limit l ON u.uid = l.target_id \nWHERE u.user_nm = :user_name AND l.target_type = 'USER'", result: /hong\s+50/, call: /"max_count":50/ },
+      { name: 'multiply_numbers', description: '두 숫자를 입력받아 곱한 결과를 반환합니다.', params: { num1: ['NUMBER', '5'], num2: ['NUMBER', '3'] }, kind: '수식', text: 'num1 * num2', result: /15/, call: /15/ },
+    ];
+    for (const { name, description, params, kind, text, result, call } of examples) {
+      await page.goto(`${hub.url}/tools/new`);
+      await page.getByLabel('이름').fill(name);
+      await page.getByLabel('모델용 설명').fill(description);
+      await page.locator('[data-next]').click();
+      for (const [n, [param, [type]]] of Object.entries(params).entries()) {
+        await page.getByRole('button', { name: '파라미터 추가' }).click();
+        await page.keyboard.type(param);
+        await page.locator('fieldset[data-param]').nth(n).getByLabel('타입').selectOption(type);
+      }
+      await page.locator('[data-next]').click();
+      if (kind) await page.getByRole('radio', { name: kind }).click();
+      else await page.locator('[data-table=h_user]').waitFor();
+      for (const delay of [0, 25, 150]) await typeText(page, text, delay);
+      for (const [param, [, value]] of Object.entries(params)) await page.locator(`.dock [data-arg=${param}]`).fill(value);
+      await page.keyboard.press('Control+Enter');
+      await page.locator('[data-run=ok]').waitFor();
+      assert.match(await page.locator('.dock [data-result]').innerText(), result);
+      await page.getByRole('button', { name: '저장하고 활성화' }).click();
+      await page.locator('[data-saved]').waitFor();
+      const values = Object.entries(params).map(([param, [type, value]]) => [param, type === 'NUMBER' ? Number(value) : value]);
+      assert.match(await hub.mcp('tools/call', { name, arguments: Object.fromEntries(values) }), call);
+    }
+    await context.close();
+    await hub.end();
+  },
+
   async 'what is typed in the editor is what it holds'(hub) {
     const context = await signedIn(hub);
     const page = await context.newPage();
     const document = "SELECT u.user_nm, l.max_count \nFROM h_user u \nJOIN h_mcp_tool_limit l ON u.uid = l.target_id \nWHERE u.user_nm = :user_name AND l.target_type = 'USER'";
-    const held = () => page.evaluate(() => document.querySelector('.cm-content').cmTile?.view?.state.doc.toString() ?? [...document.querySelectorAll('.cm-line')].map((it) => it.textContent).join('\n'));
     await page.goto(`${hub.url}/tools/new?step=2`);
     await page.getByRole('button', { name: 'Add parameter' }).click();
     assert.ok(await page.evaluate(() => document.activeElement.matches('[data-param-name]')), 'the focus is in the field that was added');
     await page.keyboard.type('user_name');
     await page.locator('[data-next]').click();
     await page.locator('[data-table=h_user]').waitFor();
-    for (const [text, delay] of [['SELECT 1 AS a\n', 120], ['SELECT n\nFROM employees e\n', 60], [document, 0], [document, 25], [document, 150]]) {
-      await editor(page).click();
-      await page.keyboard.press('Control+a');
-      await page.keyboard.press('Delete');
-      await page.keyboard.type(text, { delay });
-      assert.equal(await held(), text, `typed with ${delay} ms a key`);
-      await page.keyboard.press('Escape');
-    }
+    for (const [text, delay] of [['SELECT 1 AS a\n', 120], ['SELECT n\nFROM employees e\n', 60], [document, 0], [document, 25], [document, 150]]) await typeText(page, text, delay);
     // Who moves in the list means it; Tab takes the first without moving.
     await editor(page).click();
     await page.keyboard.press('Control+a');
@@ -451,7 +489,7 @@ const tests = {
     await suggestions(page);
     await page.waitForTimeout(120);
     await page.keyboard.press('Tab');
-    assert.match(await held(), /FROM employees$/);
+    assert.match(await heldText(page), /FROM employees$/);
     await page.keyboard.type(' WHERE dep', { delay: 20 });
     assert.equal((await suggestions(page))[0], 'department');
     // The list may still be filled; a refill begins at the top again.
@@ -459,7 +497,7 @@ const tests = {
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowUp');
     await page.keyboard.press('Enter');
-    assert.match(await held(), /WHERE department$/);
+    assert.match(await heldText(page), /WHERE department$/);
     // An expression: names that nobody declared are marked, and become parameters.
     await page.getByRole('radio', { name: 'Expression' }).click();
     await editor(page).click();
@@ -668,8 +706,8 @@ const tests = {
     const file = `${hub.directory}/shop.db`;
     execFileSync('python3', ['-c', "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('CREATE TABLE item (name TEXT, price INTEGER)'); db.execute(\"INSERT INTO item VALUES ('가방', 30000), ('book', 12000)\"); db.commit()", file]);
     for (const [locale, word] of Object.entries({
-      'en-US': { add: 'Add source', name: 'Name', url: 'Address', rows: 'Rows at most', test: 'Test', save: 'Save', works: 'It works: 1 table', edit: /^Edit/, remove: /^Remove/, yes: 'Remove', off: 'Off', auto: /^While/, own: 'The files of the hub itself' },
-      'ko-KR': { add: '데이터 소스 추가', name: '이름', url: '주소', rows: '최대 행', test: '테스트', save: '저장', works: '테이블 1개', edit: /수정$/, remove: /제거$/, yes: '제거', off: '끄기', auto: /^다른 소스/, own: '허브 자체의 파일' },
+      'en-US': { add: 'Add source', name: 'Name', url: 'Address', rows: 'Rows at most', test: 'Test', save: 'Save', works: 'It works: 1 table', edit: /^Edit/, remove: /^Remove/, yes: 'Remove', off: 'Off', auto: /^While/, own: 'The files of the hub itself', gone: 'Nothing listens on the port' },
+      'ko-KR': { add: '데이터 소스 추가', name: '이름', url: '주소', rows: '최대 행', test: '테스트', save: '저장', works: '테이블 1개', edit: /수정$/, remove: /제거$/, yes: '제거', off: '끄기', auto: /^다른 소스/, own: '허브 자체의 파일', gone: '그 포트에서 응답하는 서버가 없습니다' },
     })) {
       const context = await signedIn(hub, { locale });
       const page = await context.newPage();
@@ -694,6 +732,28 @@ const tests = {
       await form.getByRole('button', { name: word.save }).click();
       await form.waitFor({ state: 'detached' });
       assert.equal((await hub.api('GET', '/api/sources')).find((it) => it.name === 'shop').maxRows, 2);
+      // What the caller's settings are is kept as it was typed, and every field has words of the language.
+      const settings = form.locator('[data-setting=caller_settings] input');
+      for (const typed of ['', 'app.user=name, app.tenant=tenant_id']) {
+        await row.getByRole('button', { name: word.edit }).click();
+        await settings.waitFor();
+        assert.equal(await settings.inputValue(), typed);
+        assert.equal(await form.locator('[data-setting] .mono:not(input)').count(), 0, 'every field has a label');
+        const hints = await form.locator('[data-setting] .hint').allInnerTexts();
+        if (locale === 'ko-KR') for (const hint of hints) assert.match(hint, /[가-힣]/);
+        await settings.fill('app.user=name, app.tenant=tenant_id');
+        await form.getByRole('button', { name: word.save }).click();
+        await form.waitFor({ state: 'detached' });
+      }
+      assert.deepEqual((await hub.api('GET', '/api/sources/shop')).caller_settings, { 'app.user': 'name', 'app.tenant': 'tenant_id' });
+      // Why a database cannot be reached.
+      await hub.api('POST', '/api/sources', { name: 'gone', url: 'postgres://reader:x@127.0.0.1:1/shop' });
+      await page.reload();
+      const gone = page.locator('[data-source=gone]');
+      await gone.getByRole('button', { name: word.test }).click();
+      await gone.getByText(word.gone).waitFor();
+      await hub.api('DELETE', '/api/sources/gone');
+      await page.reload();
       await row.getByRole('button', { name: word.remove }).click();
       await page.getByRole('dialog').getByRole('button', { name: word.yes }).click();
       await row.waitFor({ state: 'detached' });

@@ -1,15 +1,34 @@
 import { describe, expect, it } from 'vitest';
+import { en } from '../src/lib/en';
+import { ko } from '../src/lib/ko';
 import { withParticles } from '../src/lib/korean';
 import { readMessage, wrongArgument } from '../src/lib/messages';
 import { barsOf, rowsOf, runValue } from '../src/lib/result';
 import { usedParams } from '../src/lib/sql';
 import { shortType } from '../src/lib/sqltype';
 
+/** The texts of errors, as the hub's source has them. */
+const hubErrors = import.meta.glob<string>(
+  ['../../../crates/maru-postgres/src/{connect_error,lib}.rs', '../../../crates/maru-sources/src/lib.rs', '../../../crates/maru-tools/src/sources.rs'],
+  { query: '?raw', import: 'default', eager: true },
+);
+
 describe('sentences of the hub', () => {
   it('are known with what they name', () => {
     expect(readMessage('the parameter :user_name is used and not declared')).toEqual({ key: 'msg.undeclared', values: { name: 'user_name' } });
     expect(readMessage('there is no source "nope"; known are sample')?.values).toEqual({ name: 'nope', known: 'sample' });
     expect(readMessage('something else')).toBeNull();
+  });
+  // A reason that the hub has and the console does not know would be shown in English.
+  it.each(Object.entries(hubErrors))('are all known of %s', (file, source) => {
+    const errors = [...source.matchAll(/#\[error\(\s*"((?:[^"\\]|\\.)*)"/g)].map((it) => it[1]).filter((it) => !/^\{\w+\}/.test(it));
+    expect(errors.length).toBeGreaterThan(3);
+    for (const error of errors) {
+      const sentence = error.replace(/\{[^}]*:\?\}/g, '"shop"').replace('{option}', 'sslkey').replace(/\{[^}]*\}/g, '7');
+      const found = readMessage(sentence);
+      expect(found, sentence).not.toBeNull();
+      expect(ko[found!.key], sentence).not.toBe(en[found!.key]);
+    }
   });
   it('name the argument that is wrong', () => {
     expect(wrongArgument('wrong arguments: "user_name" is a required property; expected get(user_name: string)')).toBe('user_name');
