@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
 use crate::{clients::client_tools_dir, docs::matches_lines};
@@ -42,10 +43,18 @@ fn every_example_runs() {
     std::os::unix::fs::symlink(chroma, home.path().join("chroma")).unwrap();
     let examples = examples_with("run.sh");
     assert!(examples.len() >= 15, "{examples:?}");
-    for example in examples {
-        let output = command_in(&example, "./run.sh", home.path())
-            .output()
-            .unwrap();
+    // They mostly wait for the programs that they start.
+    let run = &|example: &Path| command_in(example, "./run.sh", home.path()).output();
+    let outputs: Vec<_> = thread::scope(|scope| {
+        let runs: Vec<_> = examples
+            .iter()
+            .map(|it| scope.spawn(move || run(it)))
+            .collect();
+        runs.into_iter()
+            .map(|it| it.join().unwrap().unwrap())
+            .collect()
+    });
+    for (example, output) in examples.iter().zip(outputs) {
         let printed = String::from_utf8_lossy(&output.stdout);
         let shown = format!(
             "{}: {:?}\n{printed}{}",
