@@ -49,6 +49,7 @@ pub(super) struct ConnectArgs {
     token: Option<String>,
 }
 
+const TOKEN_ADVICE: &str = "this hub requires a token; add --token to make one, or --token TOKEN";
 /// How many names are tried for a new token.
 const MAX_TOKEN_NAMES: u32 = 50;
 
@@ -67,27 +68,38 @@ pub(super) fn run(context: &CliContext, options: &ConnectArgs) -> Result<ExitCod
             );
         }
         let mut target = hub_target(context, hub.as_ref(), options).await;
-        if options.token.as_deref() == Some("") {
+        let makes_token = options.token.as_deref() == Some("");
+        if options.write {
+            // Whatever stops the write is found before a token is made for it.
+            let guide = guide_of(id, &target)?;
+            let file = file_of(&guide, options.models)?;
+            check_values(&file.text(), makes_token)?;
+            merge(file)?;
+        }
+        if makes_token {
             target.token = Some(create_token(hub.as_ref(), id).await?);
         }
-        let guides = client_guides(&target);
-        let guide = guides.iter().find(|it| it.id == id);
-        let guide = guide.context("the table of clients lacks this client")?;
+        let guide = guide_of(id, &target)?;
         if options.write {
-            return write_file(context, guide, options.models);
+            return write_file(context, &guide, options.models);
         }
-        let shown = serde_json::to_value(guide)?;
-        context.print(&shown, |_| format_guide(guide, options.models))?;
+        let shown = serde_json::to_value(&guide)?;
+        context.print(&shown, |_| format_guide(&guide, options.models))?;
         if target.token.as_deref() == Some(TOKEN_PLACEHOLDER) {
-            terminal::print_note(
-                "this hub requires a token; add --token to make one, or --token TOKEN",
-            );
+            terminal::print_note(TOKEN_ADVICE);
         }
         if hub.is_none() {
             terminal::print_note("no hub runs now; these settings are for one with these settings");
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+fn guide_of(id: &str, target: &HubTarget) -> Result<ClientGuide> {
+    let mut guides = client_guides(target).into_iter();
+    guides
+        .find(|it| it.id == id)
+        .context("the table of clients lacks this client")
 }
 
 /// The hub that clients should use: the one that runs, or the one that these settings start.
@@ -115,10 +127,10 @@ async fn hub_target(
     };
     let given = options.token.clone().filter(|it| !it.is_empty());
     HubTarget {
-        origin: hub.map_or_else(
+        origin: reachable_origin(&hub.map_or_else(
             || format!("{scheme}://{}", config.listen),
             |hub| hub.origin().to_owned(),
-        ),
+        )),
         program: is_own.then(|| config.command_words()),
         token: given.or_else(|| requires_token.then(|| TOKEN_PLACEHOLDER.to_owned())),
         model: options
@@ -127,6 +139,17 @@ async fn hub_target(
             .or(known_model)
             .unwrap_or(MODEL_PLACEHOLDER)
             .to_owned(),
+    }
+}
+
+/// `origin` as a client on this machine reaches it: a hub that listens on every address is at
+/// the loopback one.
+fn reachable_origin(origin: &str) -> String {
+    let loopback = [("://0.0.0.0:", "://127.0.0.1:"), ("://[::]:", "://[::1]:")];
+    let listens_everywhere = loopback.iter().find(|(every, _)| origin.contains(every));
+    match listens_everywhere {
+        Some((every, own)) => origin.replacen(every, own, 1),
+        None => origin.to_owned(),
     }
 }
 
@@ -250,7 +273,8 @@ fn expand(path: &str) -> PathBuf {
     }
 }
 
-fn write_file(context: &CliContext, guide: &ClientGuide, models: bool) -> Result<ExitCode> {
+/// The file that maru can write.
+fn file_of(guide: &ClientGuide, models: bool) -> Result<&ClientFile> {
     let section = section_of(guide, models);
     let Some(file) = section.file() else {
         terminal::print(&format_section(section))?;
@@ -259,6 +283,30 @@ fn write_file(context: &CliContext, guide: &ClientGuide, models: bool) -> Result
             guide.title
         );
     };
+    Ok(file)
+}
+
+/// Refuses settings in which a name stands for what is not known: the client would look
+/// connected and be refused by the hub.
+fn check_values(settings: &str, makes_token: bool) -> Result<()> {
+    if !makes_token && settings.contains(TOKEN_PLACEHOLDER) {
+        bail!("nothing is written: {TOKEN_ADVICE}");
+    }
+    if settings.contains(MODEL_PLACEHOLDER) {
+        bail!("nothing is written: the hub has no model; name one with --model NAME");
+    }
+    Ok(())
+}
+
+/// A client's file before and after it is changed.
+struct FileChange {
+    path: PathBuf,
+    old: Option<String>,
+    merged: String,
+}
+
+/// Reads the client's file and adds maru to its text.
+fn merge(file: &ClientFile) -> Result<FileChange> {
     let path = expand(file.paths.on(SYSTEM));
     let shown = path.display();
     let old = match fs::read_to_string(&path) {
@@ -269,6 +317,12 @@ fn write_file(context: &CliContext, guide: &ClientGuide, models: bool) -> Result
     let merged = file
         .merge(old.as_deref().unwrap_or_default())
         .with_context(|| format!("{shown} is not changed"))?;
+    Ok(FileChange { path, old, merged })
+}
+
+fn write_file(context: &CliContext, guide: &ClientGuide, models: bool) -> Result<ExitCode> {
+    let FileChange { path, old, merged } = merge(file_of(guide, models)?)?;
+    let shown = path.display();
     let backup = match &old {
         Some(old) if *old == merged => None,
         Some(old) => Some(keep_copy(&path, old)?),

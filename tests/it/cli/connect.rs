@@ -87,6 +87,27 @@ async fn token_is_made_on_request_and_works() {
     let shown = run(&["vscode"]);
     assert!(utf8(&shown.stdout).contains("Bearer YOUR_TOKEN"));
     assert!(utf8(&shown.stderr).contains("requires a token"));
+    // A placeholder in the client's file would look connected and be refused by the hub.
+    for arguments in [
+        &["cursor", "--write"][..],
+        &["codex", "--write", "--models"],
+    ] {
+        let refused = run(arguments);
+        assert_refused(&refused, &["nothing is written", "add --token to make one"]);
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+    // What stops the write is found before a token is made for it.
+    fs::create_dir(home.path().join(".cursor")).unwrap();
+    fs::write(home.path().join(".cursor/mcp.json"), "{ broken").unwrap();
+    assert_refused(&run(&["cursor", "--write", "--token"]), &["is not changed"]);
+    assert!(!run(&["curl", "--write", "--token"]).status.success());
+    let tokens = hub.send_as_admin("GET", "/api/tokens", Value::Null).await;
+    let tokens = tokens.text().await;
+    assert!(
+        !tokens.contains("cursor") && !tokens.contains("curl"),
+        "{tokens}"
+    );
+
     let done = run(&["codex", "--write", "--token"]);
     assert!(done.status.success(), "{}", utf8(&done.stderr));
     let text = fs::read_to_string(home.path().join(".codex/config.toml")).unwrap();
@@ -110,6 +131,63 @@ async fn token_is_made_on_request_and_works() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_that_has_a_file_is_written() {
+    let hub = TestHub::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| connect(home.path(), hub.directory.path(), arguments);
+    let list = || -> Vec<Value> {
+        let listed = run(&["--list", "-o", "json"]);
+        let listed: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
+        let with_file = listed.into_iter().filter(|it| it["file"].is_string());
+        with_file.collect()
+    };
+    let clients = list();
+    assert!(clients.len() >= 9, "{clients:?}");
+    let directory = hub.directory.path().to_str().unwrap();
+    for client in &clients {
+        let (id, file) = (
+            client["client"].as_str().unwrap(),
+            client["file"].as_str().unwrap(),
+        );
+        assert!(Path::new(file).starts_with(home.path()), "{file}");
+        let done = run(&[id, "--write"]);
+        assert!(done.status.success(), "{id}: {}", utf8(&done.stderr));
+        let text = fs::read_to_string(file).unwrap();
+        // A client that starts a program gets this one, for this hub.
+        assert!(
+            text.contains(&hub.url()) || text.contains(directory),
+            "{id}: {text}"
+        );
+        let again = run(&[id, "--write"]);
+        assert!(utf8(&again.stdout).contains("has maru already"), "{id}");
+    }
+    for client in list() {
+        assert_eq!(client["connected"], "yes", "{client}");
+    }
+    let mut with_models = 0;
+    for client in &clients {
+        let id = client["client"].as_str().unwrap();
+        let done = run(&[
+            id, "--write", "--models", "--model", "qwen3:8b", "-o", "json",
+        ]);
+        if !done.status.success() {
+            assert!(
+                utf8(&done.stderr).contains("has no file that maru can write"),
+                "{id}"
+            );
+            continue;
+        }
+        let done: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let text = fs::read_to_string(done["file"].as_str().unwrap()).unwrap();
+        assert!(text.contains("qwen3:8b"), "{id}: {text}");
+        with_models += 1;
+    }
+    assert!(with_models >= 4, "{with_models}");
+    let refused = run(&["codex", "--write", "--models"]);
+    assert_refused(&refused, &["nothing is written", "--model NAME"]);
+}
+
 #[test]
 fn settings_are_shown_without_a_hub() {
     let home = tempfile::tempdir().unwrap();
@@ -123,6 +201,19 @@ fn settings_are_shown_without_a_hub() {
         "{text}"
     );
     assert!(utf8(&shown.stderr).contains("no hub runs now"));
+    // A client on this machine cannot use the address that means all of them.
+    fs::write(
+        home.path().join("maru.yaml"),
+        "listen: 0.0.0.0:20007\nbehind_tls_proxy: true\n",
+    )
+    .unwrap();
+    let shown = connect(home.path(), &data_dir, &["cursor"]);
+    let text = utf8(&shown.stdout);
+    assert!(
+        text.contains("127.0.0.1:20007/mcp") && !text.contains("0.0.0.0"),
+        "{text}{}",
+        utf8(&shown.stderr)
+    );
     let refused = connect(home.path(), &data_dir, &["cursor", "--token"]);
     assert_refused(&refused, &["a token is made by the running hub"]);
 }
