@@ -25,8 +25,9 @@ use crate::config::process_environment;
   maru export maru-export.yaml
   maru export -o json
 
-The file has the servers, custom tools and their drafts, models, sources, limits, disabled tools and
-the definitions of tokens. Secrets are placeholders such as ${FILES_API_KEY}.")]
+The file has the servers, custom tools and their drafts, models, sources, allowed hosts, toolsets,
+overrides, limits, budgets, disabled tools and the definitions of tokens. Secrets are placeholders
+such as ${FILES_API_KEY}.")]
 pub(super) struct ExportArgs {
     /// The file, in YAML, or JSON if it ends in .json; without it, stdout
     file: Option<PathBuf>,

@@ -41,6 +41,10 @@ async fn read_hosts(store: &Store) -> Result<Vec<String>, Error> {
 
 /// `GET /api/allowed-hosts`.
 pub(super) async fn list(State(hub): State<Arc<HubState>>) -> Response {
+    list_response(&hub)
+}
+
+fn list_response(hub: &HubState) -> Response {
     let policy = &hub.address_policy;
     let shown = json!({"settings": policy.allowed_hosts, "added": policy.added_hosts.list()});
     reply::json(StatusCode::OK, shown.to_string())
@@ -54,47 +58,56 @@ pub(super) async fn allow(State(hub): State<Arc<HubState>>, Path(host): Path<Str
             return json_error(StatusCode::BAD_REQUEST, &error.to_string(), Some("host"));
         }
     };
-    change(&hub, |hosts| {
-        if !hosts.contains(&host) && hosts.len() < MAX_ADDED_HOSTS {
-            hosts.push(host.clone());
-        }
-        hosts.contains(&host)
-    })
-    .await
+    let changed = add(&hub, &host).await;
+    changed_response(&hub, changed)
 }
 
 /// `DELETE /api/allowed-hosts/{host}`. Connections that are open stay open.
 pub(super) async fn forbid(State(hub): State<Arc<HubState>>, Path(host): Path<String>) -> Response {
-    change(&hub, |hosts| {
+    let changed = change(&hub, |hosts| {
         let before = hosts.len();
         hosts.retain(|it| *it != host);
         hosts.len() < before
+    });
+    changed_response(&hub, changed.await)
+}
+
+/// Adds a host that was checked; returns false if there is no room for it.
+pub(super) async fn add(hub: &HubState, host: &str) -> Result<bool, Error> {
+    change(hub, |hosts| {
+        let is_known = hosts.iter().any(|it| it == host);
+        if !is_known && hosts.len() < MAX_ADDED_HOSTS {
+            hosts.push(host.to_owned());
+        }
+        hosts.iter().any(|it| it == host)
     })
     .await
 }
 
 /// Changes the stored list and then the policy; `edit` returns false if it cannot.
-async fn change(hub: &Arc<HubState>, edit: impl FnOnce(&mut Vec<String>) -> bool) -> Response {
-    let saved = async {
-        let mut hosts = read_hosts(&hub.store).await?;
-        if !edit(&mut hosts) {
-            return Ok(false);
-        }
-        let text = json!(hosts).to_string();
-        hub.store
-            .put_hub_setting(ALLOWED_HOSTS_SETTING, &text)
-            .await?;
-        hub.address_policy.added_hosts.replace(hosts);
-        Ok::<bool, Error>(true)
-    };
-    match saved.await {
-        Ok(true) => {
-            // A model that was refused because of its host can be used now.
-            if let Err(error) = hub.model_manager.reload().await {
-                warn!("the models could not be opened again: {error}");
-            }
-            list(State(Arc::clone(hub))).await
-        }
+async fn change(
+    hub: &HubState,
+    edit: impl FnOnce(&mut Vec<String>) -> bool,
+) -> Result<bool, Error> {
+    let mut hosts = read_hosts(&hub.store).await?;
+    if !edit(&mut hosts) {
+        return Ok(false);
+    }
+    let text = json!(hosts).to_string();
+    hub.store
+        .put_hub_setting(ALLOWED_HOSTS_SETTING, &text)
+        .await?;
+    hub.address_policy.added_hosts.replace(hosts);
+    // A model that was refused because of its host can be used now.
+    if let Err(error) = hub.model_manager.reload().await {
+        warn!("the models could not be opened again: {error}");
+    }
+    Ok(true)
+}
+
+fn changed_response(hub: &HubState, changed: Result<bool, Error>) -> Response {
+    match changed {
+        Ok(true) => list_response(hub),
         Ok(false) => json_error(
             StatusCode::NOT_FOUND,
             "there is no such host in the list, or no room in it",

@@ -133,7 +133,7 @@ pub(super) async fn test(
     JsonBody(body): JsonBody,
 ) -> Response {
     if body["run"] == false {
-        return match hub.custom_tools.check(&body["tool"]).await {
+        return match hub.custom_tools.check(&body["tool"], None).await {
             Ok(change) => {
                 let shown = json!({"ok": true, "change": change.as_str()});
                 reply::json(StatusCode::OK, shown.to_string())

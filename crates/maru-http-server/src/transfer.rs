@@ -4,6 +4,8 @@ mod differences;
 mod export;
 mod import;
 mod import_error;
+mod import_item;
+mod import_plan;
 mod placeholders;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -11,7 +13,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use serde_json::{Value, json};
 
-use self::import::ImportRequest;
+use self::{import::ImportRequest, import_plan::ImportPreview};
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_auth::Principal;
 use maru_config::{has_yaml_aliases, parse_yaml};
@@ -20,8 +22,8 @@ use maru_downstream::http::reply;
 /// The version of the file. A file of another one is refused.
 const FILE_VERSION: u64 = 1;
 
-/// `GET /api/export`: servers, custom tools, models, sources, limits, switches and the definitions of
-/// tokens. Secrets are placeholders such as `${FILES_API_KEY}`.
+/// `GET /api/export`: servers, custom tools, models, sources, allowed hosts, toolsets, overrides, limits,
+/// budgets, switches and the definitions of tokens. Secrets are placeholders such as `${FILES_API_KEY}`.
 pub(super) async fn export(State(hub): State<Arc<HubState>>) -> Response {
     match export::document(&hub).await {
         Ok(document) => reply::json(StatusCode::OK, document.to_string()),
@@ -64,9 +66,15 @@ pub(super) async fn import(
         });
         return reply::json(StatusCode::BAD_REQUEST, shown.to_string());
     }
+    let preview = if request.dry_run {
+        Some(ImportPreview::open(&hub, &plan).await)
+    } else {
+        None
+    };
     let mut items = Vec::with_capacity(plan.len());
     for entry in plan {
-        items.push(entry.run(&hub, &request, principal.name()).await);
+        let done = entry.run(&hub, &request, preview.as_ref(), principal.name());
+        items.push(done.await);
     }
     let shown = json!({
         "dryRun": request.dry_run,

@@ -22,7 +22,6 @@ use maru_downstream::http::reply;
 const DEFAULT_DAYS: i64 = 30;
 /// The most rows of one response.
 const MAX_USAGE_ROWS: i64 = 10_000;
-const MAX_BUDGETS: usize = 1000;
 const GROUPS: [&str; 4] = ["day", "caller", "model", "backend"];
 const SUM_NAMES: [&str; 7] = [
     "requests",
@@ -259,12 +258,6 @@ pub(super) async fn save_budget(
         Ok(definition) => definition,
         Err(error) => return bad_request(&error.to_string()),
     };
-    let budgets = hub.usage.budgets();
-    if budgets.len() >= MAX_BUDGETS && budgets.iter().all(|it| it.definition.name != name) {
-        return bad_request(&format!(
-            "there are {MAX_BUDGETS} budgets already; remove one"
-        ));
-    }
     match hub.usage.save_budget(&definition).await {
         Ok(()) => {
             let budgets = hub.usage.budgets();

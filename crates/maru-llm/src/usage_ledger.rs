@@ -28,6 +28,7 @@ pub(super) use token_estimate::TokenEstimate;
 const MAX_PENDING_ROWS: usize = 10_000;
 /// Names of models that callers chose and that are counted apart, in one day.
 const MAX_CHOSEN_NAMES: usize = 1000;
+const MAX_BUDGETS: usize = 1000;
 
 /// What requests to models use, and the budgets for it.
 #[derive(Debug)]
@@ -134,13 +135,24 @@ impl UsageLedger {
         all
     }
 
-    /// Adds a budget, or replaces the one with its name.
-    pub async fn save_budget(&self, definition: &BudgetDefinition) -> Result<(), SaveBudgetError> {
+    /// Says why a budget could not be saved, if so.
+    pub fn check_budget(&self, definition: &BudgetDefinition) -> Result<(), SaveBudgetError> {
         budget::validate(definition).map_err(SaveBudgetError::Invalid)?;
         let is_taken = |it: &BudgetDefinition| it.name == definition.name;
         if self.lock().settings.budgets.iter().any(is_taken) {
             return Err(SaveBudgetError::DefinedInSettings(definition.name.clone()));
         }
+        let budgets = self.budgets();
+        if budgets.len() >= MAX_BUDGETS && !budgets.iter().any(|it| is_taken(&it.definition)) {
+            let message = format!("there are {MAX_BUDGETS} budgets already; remove one");
+            return Err(SaveBudgetError::Invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Adds a budget, or replaces the one with its name.
+    pub async fn save_budget(&self, definition: &BudgetDefinition) -> Result<(), SaveBudgetError> {
+        self.check_budget(definition)?;
         self.store
             .put_model_budget(&budget::to_row(definition))
             .await?;

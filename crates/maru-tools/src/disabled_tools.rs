@@ -24,6 +24,14 @@ impl DisabledTools {
         }
     }
 
+    /// Server and name of each, also of tools that are not there now, in order.
+    pub fn list(&self) -> Vec<(&str, &str)> {
+        let keys = self.0.iter();
+        let mut keys: Vec<_> = keys.map(|(server, tool)| (&**server, &**tool)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// The view without the tools that are switched off.
     pub(super) fn enabled_part(&self, server: &str, view: &Arc<CatalogView>) -> Arc<CatalogView> {
         let is_on = |tool: &str| !self.is_disabled(server, tool);

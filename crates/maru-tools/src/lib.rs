@@ -48,7 +48,9 @@ pub use quota::{CallQuota, QuotaExceeded, QuotaTarget};
 pub use result::{EntryResult, ResultLimits, ResultStatus, StructuredContent};
 pub use search::{RankedTool, ToolSearch, estimate_tokens};
 pub use snapshot::CatalogSnapshot;
-pub use sources::{OpenSource, SampleData, SampleMode, SourceError, SourceManager, SourceOptions};
+pub use sources::{
+    OpenSource, SampleData, SampleMode, SourceError, SourceManager, SourceOptions, SourcePreview,
+};
 pub use tool_override::{InvalidOverride, ParameterOverride, ToolOverride, ToolOverrides};
 pub use toolset::{InvalidToolset, Toolset, Toolsets};
 pub use toolset_manager::{ToolsetChange, ToolsetError, ToolsetManager};

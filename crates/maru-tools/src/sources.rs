@@ -2,6 +2,7 @@
 //! hub runs, and the sample database.
 
 mod options;
+mod preview;
 
 use std::{
     collections::BTreeMap,
@@ -9,6 +10,7 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
+use maru_http::AddressPolicy;
 use maru_postgres::PostgresConnectError;
 use maru_runtime::{clock, mask_secrets};
 use maru_sources::DataSource;
@@ -25,6 +27,7 @@ use maru_config::SourceDefinition;
 use options::SourceState;
 
 pub use options::{OpenSource, SampleData, SampleMode, SourceOptions};
+pub use preview::SourcePreview;
 
 /// Adds, changes and removes sources, and rebuilds the tools that read them.
 #[derive(Debug)]
@@ -187,16 +190,8 @@ impl SourceManager {
     pub async fn add(&self, definition: &Value) -> Result<Value, SourceError> {
         let mut state = self.state.lock().await;
         let name = definition["name"].as_str().unwrap_or_default().to_owned();
-        self.check_definition(definition)?;
-        if self.options.is_fixed(&name) || state.added.contains_key(&name) {
-            return Err(SourceError::NameTaken(name));
-        }
-        if state.added.len() >= MAX_SOURCES {
-            return Err(invalid(
-                "name",
-                format!("there are {MAX_SOURCES} sources already"),
-            ));
-        }
+        self.check_definition(definition, &self.options.address_policy)?;
+        self.check_new_name(&name, state.added.keys())?;
         self.save(&mut state, &name, definition.clone()).await
     }
 
@@ -204,7 +199,7 @@ impl SourceManager {
     pub async fn update(&self, name: &str, definition: &Value) -> Result<Value, SourceError> {
         let mut state = self.state.lock().await;
         let definition = self.with_known_secret(&state, name, definition)?;
-        self.check_definition(&definition)?;
+        self.check_definition(&definition, &self.options.address_policy)?;
         self.save(&mut state, name, definition).await
     }
 
@@ -246,7 +241,7 @@ impl SourceManager {
                 definition.clone()
             }
         };
-        self.check_definition(&definition)?;
+        self.check_definition(&definition, &self.options.address_policy)?;
         let source = self.options.open_added(name, definition);
         let tables = match &source.opened {
             Ok(source) => source.tables().await.map_err(|error| error.to_string()),
@@ -324,7 +319,27 @@ impl SourceManager {
         Ok(definition)
     }
 
-    fn check_definition(&self, definition: &Value) -> Result<(), SourceError> {
+    /// Refuses a name that is taken, and a source above the limit.
+    fn check_new_name<'a>(
+        &self,
+        name: &str,
+        mut added: impl ExactSizeIterator<Item = &'a String>,
+    ) -> Result<(), SourceError> {
+        if added.len() >= MAX_SOURCES {
+            let message = format!("there are {MAX_SOURCES} sources already");
+            return Err(invalid("name", message));
+        }
+        if self.options.is_fixed(name) || added.any(|it| it == name) {
+            return Err(SourceError::NameTaken(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_definition(
+        &self,
+        definition: &Value,
+        policy: &AddressPolicy,
+    ) -> Result<(), SourceError> {
         if let Some(schema) = InputSchema::new("source", &self.schema) {
             schema
                 .validate(definition)
@@ -336,7 +351,7 @@ impl SourceManager {
         let name = definition["name"].as_str().unwrap_or_default();
         check_name(name)?;
         self.options
-            .check_address(definition["url"].as_str().unwrap_or_default())
+            .check_address(definition["url"].as_str().unwrap_or_default(), policy)
             .map_err(|message| invalid("url", message))
     }
 }

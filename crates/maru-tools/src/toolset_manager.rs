@@ -96,6 +96,12 @@ impl ToolsetManager {
         self.publish_stored().await
     }
 
+    /// Says why a toolset could not be saved, if so.
+    pub fn check(&self, definition: &ToolsetDefinition) -> Result<(), ToolsetError> {
+        Toolset::new(definition.clone())?;
+        self.check_not_from_settings(&definition.name)
+    }
+
     /// Adds a toolset, or replaces the one with its name. Clients see it at once.
     pub async fn save(&self, definition: ToolsetDefinition) -> Result<(), ToolsetError> {
         let toolset = Toolset::new(definition)?;

@@ -53,10 +53,44 @@ async fn fill(hub: &TestHub) {
     }
 }
 
+/// What a file can have besides.
+async fn fill_more(hub: &TestHub) {
+    // The database is away; its password goes into no file.
+    let source = json!({"name": "sales", "url": "postgres://reader:s3cret-word@127.0.0.1:9/sales"});
+    let query = json!({
+        "name": "cities", "description_agent": "Lists cities.", "tool_type": "SQL", "source": "sales",
+        "definition": "SELECT city FROM shop",
+    });
+    let model =
+        json!({"name": "far", "base_url": "http://10.255.255.1:9/v1", "api_key": "s3cret-key"});
+    let words = json!({"description": "Our documents.", "tags": ["docs"]});
+    for (method, path, body) in [
+        ("PUT", "/api/tools/search_docs/override", words),
+        ("PUT", "/api/allowed-hosts/10.255.255.1", Value::Null),
+        ("POST", "/api/models", model),
+        ("POST", "/api/sources", source),
+        ("POST", "/api/custom-tools", query),
+        (
+            "PUT",
+            "/api/toolsets/docs",
+            json!({"include": ["tag:docs"], "tools": "search"}),
+        ),
+        (
+            "PUT",
+            "/api/budgets/month",
+            json!({"period": "month", "tokens": 5000}),
+        ),
+    ] {
+        let done = hub.send_as_admin(method, path, body).await;
+        assert!(done.status.is_success(), "{path}: {}", done.text().await);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn exported_hub_is_imported_whole_and_without_secrets() {
     let (first, second) = (TestHub::start().await, TestHub::start().await);
     fill(&first).await;
+    fill_more(&first).await;
     let (from, to) = (first.directory.path(), second.directory.path());
     let (code, _, why) = run(from, &[], &["export", "all.yaml"]);
     assert_eq!(code, 0, "{why}");
@@ -78,10 +112,32 @@ async fn exported_hub_is_imported_whole_and_without_secrets() {
     let (code, _, why) = run(to, &[], &["import", file]);
     assert_eq!(code, 2);
     assert!(why.contains("FILES_ARGS_1, FILES_KEY"), "{why}");
-    let values = [("FILES_KEY", "s3cret-env"), ("FILES_ARGS_1", "s3cret-arg")];
+    let (code, shown, _) = run(to, &[], &["import", file, "--dry-run"]);
+    assert_eq!(code, 0, "what has no secret yet is no failure: {shown}");
+    assert!(
+        shown.contains("to fill in first: FAR_API_KEY, FILES_ARGS_1, FILES_KEY, SALES_PASSWORD")
+            && shown.contains("tool cities: would be created (it is checked once"),
+        "{shown}"
+    );
+    let values = [
+        ("FILES_KEY", "s3cret-env"),
+        ("FILES_ARGS_1", "s3cret-arg"),
+        ("FAR_API_KEY", "s3cret-key"),
+        ("SALES_PASSWORD", "s3cret-word"),
+    ];
     let (code, shown, _) = run(to, &values, &["import", file, "--dry-run"]);
-    assert_eq!(code, 0);
-    assert!(shown.contains("server files: would be created"), "{shown}");
+    assert_eq!(code, 0, "{shown}");
+    for part in [
+        "server files: would be created",
+        "source sales: would be created\n",
+        "tool cities: would be created\n",
+        "allowed host 10.255.255.1: would be created\n",
+        "toolset docs: would be created\n",
+        "tool override maru.search_docs: would be created\n",
+        "budget month: would be created\n",
+    ] {
+        assert!(shown.contains(part), "{part:?}: {shown}");
+    }
     let servers = second.send_as_admin("GET", "/api/mcp/servers", Value::Null);
     assert_eq!(servers.await.json().await, json!([]));
 
@@ -106,6 +162,16 @@ async fn exported_hub_is_imported_whole_and_without_secrets() {
         (&kept["args"], &kept["env"]["KEY"]),
         (&arguments, &json!("s3cret-env"))
     );
+    for (path, part) in [
+        ("/api/toolsets/docs", "tag:docs"),
+        ("/api/tool-overrides", "Our documents."),
+        ("/api/budgets", "5000"),
+        ("/api/allowed-hosts", "10.255.255.1"),
+    ] {
+        let shown = second.send_as_admin("GET", path, Value::Null).await;
+        let shown = shown.text().await;
+        assert!(shown.contains(part), "{path}: {shown}");
+    }
 
     // A change is shown with its place; a secret of the file is not.
     let changed = text
@@ -182,4 +248,69 @@ async fn older_exports_are_still_read() {
     let (code, _, why) = run(directory, &[], &["import", "new.yaml"]);
     assert_eq!(code, 2);
     assert!(why.contains("the file has version 2"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_checks_the_file_as_a_whole() {
+    let hub = TestHub::start().await;
+    let directory = hub.directory.path();
+    let files = tempfile::tempdir().unwrap();
+    let database = files.path().join("shop.db");
+    let made = rusqlite::Connection::open(&database).unwrap();
+    made.execute_batch("CREATE TABLE item (name TEXT)").unwrap();
+    let tool = |name: &str, source: &str, definition: &str| {
+        json!({
+            "name": name, "description_agent": "Lists items.", "tool_type": "SQL", "source": source,
+            "definition": definition, "params": [], "is_active": true,
+        })
+    };
+    let file = json!({
+        "maru": 1,
+        "sources": [
+            {"name": "shop", "url": database},
+            {"name": "gone", "url": files.path().join("gone.db")},
+        ],
+        "tools": [
+            tool("items", "shop", "SELECT name FROM item"),
+            tool("prices", "shop", "SELECT price FROM item"),
+            tool("others", "other", "SELECT 1"),
+        ],
+    });
+    fs::write(directory.join("shop.json"), file.to_string()).unwrap();
+    let import = |arguments: &[&str]| {
+        run(
+            directory,
+            &[],
+            &[&["import", "shop.json"], arguments].concat(),
+        )
+    };
+    let (code, planned, why) = import(&["--dry-run"]);
+    assert_eq!(code, 1, "{planned}{why}");
+    let lines: Vec<&str> = planned.lines().collect();
+    assert_eq!(
+        (lines[0], lines[2]),
+        (
+            "source shop: would be created",
+            "tool items: would be created"
+        )
+    );
+    for (line, part) in [
+        (lines[1], "source gone: not imported: there is no such file"),
+        (
+            lines[3],
+            "tool prices: not imported: the database says: no such column",
+        ),
+        (
+            lines[4],
+            "tool others: not imported: there is no source \"other\"",
+        ),
+    ] {
+        assert!(line.starts_with(part), "{planned}");
+    }
+    let sources = hub.send_as_admin("GET", "/api/sources/shop", Value::Null);
+    assert_eq!(sources.await.status, 404, "a dry run saves nothing");
+    // The import does what the dry run said.
+    let (code, done, _) = import(&[]);
+    assert_eq!(code, 1);
+    assert_eq!(done, planned.replace("would be created", "created"));
 }

@@ -10,6 +10,20 @@ pub(super) fn differences(before: &Value, after: &Value) -> Vec<Value> {
     found
 }
 
+/// `after` with the members that only `before` has.
+pub(super) fn merge(before: Option<&Value>, after: &Value) -> Value {
+    match (before, after) {
+        (Some(Value::Object(before)), Value::Object(members)) => {
+            let mut merged = before.clone();
+            for (name, it) in members {
+                merged.insert(name.clone(), merge(before.get(name), it));
+            }
+            merged.into()
+        }
+        _ => after.clone(),
+    }
+}
+
 fn compare(before: &Value, after: &Value, at: &str, found: &mut Vec<Value>) {
     match (before, after) {
         (Value::Object(_), Value::Object(members)) => {
@@ -55,5 +69,11 @@ mod tests {
             ]
         );
         assert!(differences(&before, &before).is_empty());
+        let merged = merge(Some(&before), &after);
+        assert_eq!(
+            (&merged["kept"], &merged["config"]["args"]),
+            (&json!(1), &json!(["b"]))
+        );
+        assert_eq!(merge(None, &after), after);
     }
 }

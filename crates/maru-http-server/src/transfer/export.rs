@@ -1,8 +1,9 @@
 //! Writes the file.
 
+use maru_config::BudgetDefinition;
 use maru_protocol::ProtocolVersion;
 use maru_store::CallLimitRow;
-use maru_tools::custom::ToolRecord;
+use maru_tools::{ToolOverride, custom::ToolRecord};
 use maru_upstream::ServerView;
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ const STORED_SOURCE: &str = "console";
 /// The name of the token in the data directory.
 const ADMIN_TOKEN_NAME: &str = "admin";
 /// Members of a custom tool that the hub sets.
-const READ_ONLY_MEMBERS: [&str; 7] = [
+pub(super) const READ_ONLY_MEMBERS: [&str; 7] = [
     "version",
     "reg_dt",
     "upd_dt",
@@ -51,12 +52,16 @@ pub(super) async fn document(hub: &HubState) -> Result<Value, maru_store::Error>
     let (sources, sample) = sources(hub).await;
     Ok(without_nulls(json!({
         "maru": FILE_VERSION,
+        "allowedHosts": hub.address_policy.added_hosts.list(),
         "servers": servers.iter().map(server).collect::<Value>(),
         "tools": tools.iter().map(|(name, it)| tool(name, it)).collect::<Value>(),
         "models": models.iter().map(model).collect::<Value>(),
         "sources": sources,
         "sampleData": sample,
         "limits": limits.iter().map(limit).collect::<Value>(),
+        "toolOverrides": tool_overrides(hub),
+        "toolsets": toolsets(hub),
+        "budgets": budgets(hub),
         "disabledTools": disabled_tools(hub),
         "tokens": tokens.collect::<Value>(),
     })))
@@ -139,10 +144,41 @@ pub(super) fn limit(row: &CallLimitRow) -> Value {
     }))
 }
 
+fn tool_overrides(hub: &HubState) -> Value {
+    let snapshot = hub.engine.catalog().snapshot();
+    let overrides = snapshot.tool_overrides().iter();
+    overrides
+        .map(|((server, tool), change)| tool_override(server, tool, change))
+        .collect()
+}
+
+/// How a tool is described to clients.
+pub(super) fn tool_override(server: &str, tool: &str, change: &ToolOverride) -> Value {
+    json!({"server": server, "tool": tool, "override": change})
+}
+
+fn toolsets(hub: &HubState) -> Value {
+    let snapshot = hub.engine.catalog().snapshot();
+    let toolsets = snapshot.toolsets().values().map(|it| it.definition());
+    let saved = toolsets.filter(|it| !hub.toolsets.is_from_settings(&it.name));
+    saved.map(|it| json!(it)).collect()
+}
+
+fn budgets(hub: &HubState) -> Value {
+    let budgets = hub.usage.budgets();
+    let saved = budgets.iter().filter(|it| !it.from_settings);
+    saved.map(|it| budget(&it.definition)).collect()
+}
+
+/// A budget without what was used of it.
+pub(super) fn budget(definition: &BudgetDefinition) -> Value {
+    without_nulls(json!(definition))
+}
+
 fn disabled_tools(hub: &HubState) -> Value {
     let snapshot = hub.engine.catalog().snapshot();
-    let disabled = snapshot.tools_with_state().filter(|(_, enabled)| !enabled);
+    let disabled = snapshot.disabled_tools().list().into_iter();
     disabled
-        .map(|(tool, _)| json!({"server": &**tool.server(), "tool": tool.key()}))
+        .map(|(server, tool)| json!({"server": server, "tool": tool}))
         .collect()
 }

@@ -14,7 +14,9 @@ use super::{
     record::{CustomTool, SavedTool, SavedVersion, ToolChange, ToolRecord},
     result::CustomToolResult,
     runner::{CustomToolRunner, ToolResources},
-    tool_state::{ToolState, check_reserved, check_same_name, short_name, unknown_tool},
+    tool_state::{
+        ToolState, check_reserved, check_same_name, compile_with, short_name, unknown_tool,
+    },
 };
 use crate::{
     caller::ToolCaller,
@@ -315,8 +317,13 @@ impl CustomTools {
         Ok((result, started.elapsed().as_secs_f64() * 1000.0))
     }
 
-    /// What saving a definition would change, or why it would be refused.
-    pub async fn check(&self, json: &Value) -> Result<ToolChange, SaveError> {
+    /// What saving a definition would change, or why it would be refused; with `sources`
+    /// instead of the hub's, if any are given.
+    pub async fn check(
+        &self,
+        json: &Value,
+        sources: Option<&Arc<[DataSource]>>,
+    ) -> Result<ToolChange, SaveError> {
         let state = self.state.lock().await;
         let name = json["name"].as_str().unwrap_or_default();
         let definition = match state.published(name) {
@@ -327,7 +334,11 @@ impl CustomTools {
         if before.is_none() {
             state.check_new_name(&definition.name)?;
         }
-        state.compile(&definition).await?;
+        let mut resources = state.resources.clone();
+        if let Some(sources) = sources {
+            resources.sources = Arc::clone(sources);
+        }
+        compile_with(&definition, &resources).await?;
         Ok(ToolChange::between(before, &definition))
     }
 

@@ -87,10 +87,7 @@ impl ToolState {
         &self,
         definition: &CustomToolDefinition,
     ) -> Result<CustomToolRunner, ValidationError> {
-        check_reserved(&definition.name)?;
-        let runner = CustomToolRunner::compile(definition.clone(), &self.resources).await?;
-        runner.check_parameters_used()?;
-        Ok(runner)
+        compile_with(definition, &self.resources).await
     }
 
     pub(super) fn load_row(&self, row: &CustomToolRow, tasks: &Tasks) -> Option<CustomTool> {
@@ -122,6 +119,17 @@ impl ToolState {
     pub(super) fn is_builtin(&self, name: &str) -> bool {
         self.builtin_entries.iter().any(|it| it.key() == name)
     }
+}
+
+/// Compiles a definition and checks it with its database, which is one of `resources`.
+pub(super) async fn compile_with(
+    definition: &CustomToolDefinition,
+    resources: &ToolResources,
+) -> Result<CustomToolRunner, ValidationError> {
+    check_reserved(&definition.name)?;
+    let runner = CustomToolRunner::compile(definition.clone(), resources).await?;
+    runner.check_parameters_used()?;
+    Ok(runner)
 }
 
 pub(super) fn check_reserved(name: &str) -> Result<(), ValidationError> {

@@ -117,17 +117,24 @@ impl SourceOptions {
     }
 
     pub(super) fn build_context(&self, state: &SourceState) -> DataContext {
-        let added = state
-            .added
-            .values()
-            .filter_map(|it| it.opened.as_ref().ok());
-        let sample = self.sample.iter().map(|it| &it.source);
-        let sample = sample.filter(|_| state.sample_mode != SampleMode::Off);
-        let sources = self.from_settings.iter().chain(added).chain(sample);
+        let added = state.added.values();
+        let added = added.filter_map(|it| it.opened.as_ref().ok());
         DataContext {
-            sources: sources.cloned().collect(),
+            sources: self.all_sources(added, state.sample_mode),
             ..self.context.clone()
         }
+    }
+
+    /// All sources, in the order in which the first is found.
+    pub(super) fn all_sources<'a>(
+        &'a self,
+        added: impl Iterator<Item = &'a DataSource>,
+        sample_mode: SampleMode,
+    ) -> Arc<[DataSource]> {
+        let sample = self.sample.iter().map(|it| &it.source);
+        let sample = sample.filter(|_| sample_mode != SampleMode::Off);
+        let sources = self.from_settings.iter().chain(added).chain(sample);
+        sources.cloned().collect()
     }
 
     pub(super) fn build_entries(
@@ -170,7 +177,7 @@ impl SourceOptions {
 
     /// Refuses addresses that an admin may not add over HTTP: the hub's own files, all files
     /// if other machines can reach the hub, and hosts that the settings do not allow.
-    pub(super) fn check_address(&self, url: &str) -> Result<(), String> {
+    pub(super) fn check_address(&self, url: &str, policy: &AddressPolicy) -> Result<(), String> {
         if url.contains(MASK) {
             return Err("type the password: a masked one was given".to_owned());
         }
@@ -188,7 +195,7 @@ impl SourceOptions {
             };
             // The policy checks HTTP URLs, so the host is checked as one; its port does not matter.
             let probe = format!("http://{host}:80/");
-            self.address_policy.authorize(&probe).map_err(|error| {
+            policy.authorize(&probe).map_err(|error| {
                 error.to_string().replace(
                     &format!("the address {probe:?}"),
                     &format!("the host {host:?}"),
