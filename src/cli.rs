@@ -2,6 +2,7 @@
 
 mod audit;
 mod call;
+mod call_progress;
 mod calls;
 mod chat;
 mod client;
@@ -13,6 +14,7 @@ mod doctor;
 mod first_start;
 mod hub_endpoint;
 mod index;
+mod known_names;
 mod limits;
 mod listen_address;
 mod logging;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     EXIT_CANNOT_RUN,
+    call_progress::CallProgress,
     client::{CatalogClient, CliCallOutcome},
     context::{CliContext, OutputFormat},
     serve::block_on,
@@ -45,12 +46,13 @@ pub(super) fn run(context: &CliContext, options: &CallArgs) -> Result<ExitCode> 
     };
     let limit = context.config().mcp.security.max_tool_output_length;
     let limit = limit.unwrap_or(DEFAULT_MAX_OUTPUT_CHARS);
-    let outcome = block_on(async {
-        CatalogClient::open(context)
-            .await?
-            .call(&options.name, arguments)
-            .await
-    })?;
+    let progress = CallProgress::new(&options.name);
+    let outcome = block_on(progress.show_during(async {
+        let client = CatalogClient::open(context).await?;
+        let on_notification = |it: &Value| progress.on_notification(it);
+        client.call(&options.name, arguments, on_notification).await
+    }))?;
+    drop(progress);
     let result = match outcome {
         CliCallOutcome::Result(result) => result,
         CliCallOutcome::Refused(reason) => {

@@ -8,10 +8,10 @@ use maru_runtime::clock;
 use serde_json::Value;
 
 use super::{
-    client::HubClient,
+    client::{HubClient, query_text},
     context::CliContext,
+    known_names::{NameKind, parse_call_outcomes, print_similar_names},
     serve::block_on,
-    servers::percent_encode,
     terminal::{self, text_of},
 };
 
@@ -26,7 +26,7 @@ pub(super) struct CallsArgs {
     #[arg(long, default_value_t = 100)]
     limit: u32,
     #[command(flatten)]
-    time: CallTimeArgs,
+    time: TimeArgs,
     /// Only calls of this tool
     #[arg(long)]
     tool: Option<String>,
@@ -37,8 +37,11 @@ pub(super) struct CallsArgs {
     #[arg(long)]
     caller: Option<String>,
     /// Only calls with this outcome: ok, failed, refused, cancelled or `timed_out`
-    #[arg(long, conflicts_with = "failed")]
+    #[arg(long, conflicts_with = "failed", value_parser = parse_call_outcomes)]
     outcome: Option<String>,
+    /// Only calls that failed, were refused or timed out, with the reason
+    #[arg(long)]
+    failed: bool,
     /// Only calls with this text in arguments or error
     #[arg(long)]
     text: Option<String>,
@@ -50,74 +53,63 @@ pub(super) struct CallsArgs {
     show: Option<u64>,
 }
 
-/// Which calls by time and outcome.
+/// From when to when.
 #[derive(Debug, Args)]
-pub(super) struct CallTimeArgs {
-    /// Only calls since then: 15m, 24h or 7d ago, or milliseconds since 1970
+pub(super) struct TimeArgs {
+    /// Only since then: 15m, 24h or 7d ago, or milliseconds since 1970
     #[arg(long, value_name = "TIME")]
-    since: Option<String>,
-    /// Only calls until then
+    pub(super) since: Option<String>,
+    /// Only until then
     #[arg(long, value_name = "TIME")]
-    until: Option<String>,
-    /// Only calls that failed, were refused or timed out, with the reason
-    #[arg(long)]
-    failed: bool,
+    pub(super) until: Option<String>,
 }
 
 const CALLS_ROUTE: &str = "/api/calls";
 
 /// Runs `maru calls`.
 pub(super) fn run(context: &CliContext, options: &CallsArgs) -> Result<ExitCode> {
-    if let Some(id) = options.show {
-        let hub = HubClient::open(context)?;
-        let path = format!("{CALLS_ROUTE}/{id}");
-        let call = block_on(hub.request_json("GET", &path, None))?;
-        context.print(&call, format_call)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let slower = options.slower.map(|it| it.to_string());
-    let filters = [
-        ("tool", options.tool.as_deref()),
-        ("server", options.server.as_deref()),
-        ("caller", options.caller.as_deref()),
-        ("outcome", options.outcome.as_deref()),
-        ("text", options.text.as_deref()),
-        ("slower", slower.as_deref()),
-    ];
-    print_calls(context, options.limit, &options.time, &filters)
-}
-
-/// Prints the calls that match.
-pub(super) fn print_calls(
-    context: &CliContext,
-    limit: u32,
-    time: &CallTimeArgs,
-    filters: &[(&str, Option<&str>)],
-) -> Result<ExitCode> {
-    let times = [
-        ("since", time.since.as_deref()),
-        ("until", time.until.as_deref()),
-        ("outcome", time.failed.then_some("error")),
-    ];
-    let query: String = filters
-        .iter()
-        .chain(&times)
-        .filter_map(|(name, value)| Some(format!("&{name}={}", percent_encode((*value)?))))
-        .collect();
     let hub = HubClient::open(context)?;
-    let path = format!("{CALLS_ROUTE}?limit={limit}{query}");
-    let page = block_on(hub.request_json("GET", &path, None))?;
-    context.print(&page["calls"], |calls| format_calls(calls, time.failed))?;
-    if page["kept"] == false {
-        terminal::print_note("the hub keeps no calls; these are the ones since its start");
-    }
-    Ok(ExitCode::SUCCESS)
+    block_on(async {
+        if let Some(id) = options.show {
+            let path = format!("{CALLS_ROUTE}/{id}");
+            let call = hub.request_json("GET", &path, None).await?;
+            context.print(&call, format_call)?;
+        } else {
+            options.print_calls(context, &hub).await?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
-impl CallTimeArgs {
-    /// Whether any of them is given.
-    pub(super) fn is_given(&self) -> bool {
-        self.since.is_some() || self.until.is_some() || self.failed
+impl CallsArgs {
+    async fn print_calls(&self, context: &CliContext, hub: &HubClient) -> Result<()> {
+        let slower = self.slower.map(|it| it.to_string());
+        let outcome = self.outcome.as_deref();
+        let filters = [
+            ("tool", self.tool.as_deref()),
+            ("server", self.server.as_deref()),
+            ("caller", self.caller.as_deref()),
+            ("outcome", outcome.or(self.failed.then_some("error"))),
+            ("text", self.text.as_deref()),
+            ("slower", slower.as_deref()),
+            ("since", self.time.since.as_deref()),
+            ("until", self.time.until.as_deref()),
+        ];
+        let path = format!("{CALLS_ROUTE}?limit={}{}", self.limit, query_text(&filters));
+        let page = hub.request_json("GET", &path, None).await?;
+        context.print(&page["calls"], |calls| format_calls(calls, self.failed))?;
+        if page["kept"] == false {
+            terminal::print_note("the hub keeps no calls; these are the ones since its start");
+        }
+        if page["calls"].as_array().is_some_and(Vec::is_empty) {
+            let names = [
+                (NameKind::Tool, self.tool.as_deref()),
+                (NameKind::Server, self.server.as_deref()),
+                (NameKind::Token, self.caller.as_deref()),
+            ];
+            print_similar_names(hub, &names).await;
+        }
+        Ok(())
     }
 }
 
@@ -144,14 +136,11 @@ fn format_calls(calls: &Value, failed: bool) -> String {
         }
         cells
     };
-    let header = header.into_iter().map(str::to_owned).collect();
-    let rows: Vec<_> = calls.as_array().into_iter().flatten().map(cells).collect();
-    let table = [vec![header], rows].concat();
     // The reason is what was asked for.
     if failed {
-        terminal::format_wrapped_table(&table)
+        terminal::wrapped_table(&header, calls, cells)
     } else {
-        terminal::format_table(&table)
+        terminal::table(&header, calls, cells)
     }
 }
 

@@ -24,6 +24,8 @@ use super::{
     context::CliContext,
     hub_endpoint::{HubEndpoint, HubStream},
     remote_hub::RemoteHub,
+    servers::percent_encode,
+    terminal,
 };
 use crate::{
     app::{HTTP_SOCKET, HubCore, running_hub},
@@ -42,7 +44,15 @@ const MAX_RESPONSE_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) enum CatalogClient {
     Hub(HubClient),
-    InProcess(Box<HubCore>),
+    InProcess(InProcessCatalog),
+}
+
+/// The catalog of this process, with the settings and the store that a hub would have.
+#[derive(Debug)]
+pub(super) struct InProcessCatalog {
+    pub(super) core: Box<HubCore>,
+    /// Says that no hub runs, and what is done instead.
+    note: String,
 }
 
 /// Sends requests to a running hub.
@@ -81,20 +91,25 @@ impl CatalogClient {
         }
         let core = HubCore::open(context.config().clone(), None).await?;
         core.servers.wait_for_first_connect().await;
-        Ok(Self::InProcess(Box::new(core)))
+        Ok(Self::InProcess(InProcessCatalog {
+            core: Box::new(core),
+            note: format!(
+                "no hub runs on {}, so this command started the servers for itself",
+                context.config().data_dir.display()
+            ),
+        }))
     }
 
     /// Returns the entries of `tools/list`.
     pub(super) async fn tools(&self) -> Result<Vec<Value>> {
         let text = match self {
-            Self::InProcess(core) => core
-                .catalog
-                .snapshot()
-                .view(&CatalogScope::All)
-                .map_err(|error| anyhow!(error.message))?
-                .tools
-                .json()
-                .to_owned(),
+            Self::InProcess(own) => {
+                let snapshot = own.core.catalog.snapshot();
+                let view = snapshot.view(&CatalogScope::All);
+                let view = view.map_err(|error| anyhow!(error.message))?;
+                own.print_note();
+                view.tools.json().to_owned()
+            }
             Self::Hub(hub) => match hub.send_mcp("tools/list", json!({})).await? {
                 Ok(result) => result["tools"].to_string(),
                 Err(reason) => {
@@ -108,32 +123,40 @@ impl CatalogClient {
         serde_json::from_str(&text).context("the list of tools is not JSON")
     }
 
-    /// Calls a tool.
-    pub(super) async fn call(&self, name: &str, arguments: Value) -> Result<CliCallOutcome> {
+    /// Calls a tool. What a hub says while the tool runs goes to `on_notification`.
+    pub(super) async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        on_notification: impl Fn(&Value),
+    ) -> Result<CliCallOutcome> {
         match self {
-            Self::Hub(hub) => {
-                let params = json!({"name": name, "arguments": arguments});
-                Ok(match hub.send_mcp("tools/call", params).await? {
-                    Ok(result) => CliCallOutcome::Result(result.into()),
-                    Err(reason) => CliCallOutcome::Refused(reason),
-                })
-            }
-            Self::InProcess(core) => {
-                let caller = Caller::new(Principal::local(), CatalogScope::All);
-                let arguments = Arc::new(arguments.into());
-                let call = core
-                    .catalog
-                    .call_tool(&caller, name, arguments, Arc::default());
-                Ok(match call.await {
-                    Ok(EntryResponse::Complete(result)) => CliCallOutcome::Result(result),
-                    Ok(EntryResponse::InputRequired(_)) => CliCallOutcome::Refused(
-                        "the tool requests input from its caller, which needs an MCP client"
-                            .to_owned(),
-                    ),
-                    Err(error) => CliCallOutcome::Refused(error.message.into_owned()),
-                })
-            }
+            Self::Hub(hub) => hub.call_tool(name, arguments, on_notification).await,
+            Self::InProcess(own) => Ok(own.call(name, arguments).await),
         }
+    }
+}
+
+impl InProcessCatalog {
+    async fn call(&self, name: &str, arguments: Value) -> CliCallOutcome {
+        let caller = Caller::new(Principal::local(), CatalogScope::All);
+        let arguments = Arc::new(arguments.into());
+        let catalog = &self.core.catalog;
+        let call = catalog.call_tool(&caller, name, arguments, Arc::default());
+        match call.await {
+            Ok(EntryResponse::Complete(result)) => {
+                self.print_note();
+                CliCallOutcome::Result(result)
+            }
+            Ok(EntryResponse::InputRequired(_)) => CliCallOutcome::Refused(
+                "the tool requests input from its caller, which needs an MCP client".to_owned(),
+            ),
+            Err(error) => CliCallOutcome::Refused(format!("{} ({})", error.message, self.note)),
+        }
+    }
+
+    pub(super) fn print_note(&self) {
+        terminal::print_note(&self.note);
     }
 }
 
@@ -295,13 +318,21 @@ impl HubClient {
         &self,
         path: &str,
         body: &Value,
-        mut on_event: impl AsyncFnMut(SseEvent) -> Result<()>,
+        on_event: impl AsyncFnMut(SseEvent) -> Result<()>,
     ) -> Result<Option<Value>> {
         let mut request = self
             .request("POST", path)
             .body(Full::new(Bytes::from(body.to_string())))?;
         let accept = HeaderValue::from_static("text/event-stream");
         request.headers_mut().insert(header::ACCEPT, accept);
+        self.send_for_events(request, on_event).await
+    }
+
+    async fn send_for_events(
+        &self,
+        request: Request<Full<Bytes>>,
+        mut on_event: impl AsyncFnMut(SseEvent) -> Result<()>,
+    ) -> Result<Option<Value>> {
         self.exchange(request, async |response| {
             if !is_event_stream(&response) {
                 let (_, text) = self.within_deadline(read_whole(response)).await??;
@@ -401,10 +432,54 @@ impl HubClient {
         format!("cannot reach the hub at {}", self.address)
     }
 
-    /// Sends an MCP request of 2026-07-28, which needs no handshake; returns its result or
-    /// the message of its error.
-    async fn send_mcp(&self, method: &str, mut params: Value) -> Result<Result<Value, String>> {
-        params["_meta"] = json!({key::PROTOCOL_VERSION: ProtocolVersion::V2026_07_28.as_str(), key::CLIENT_CAPABILITIES: {}});
+    /// Sends an MCP request; returns its result or the message of its error.
+    async fn send_mcp(&self, method: &str, params: Value) -> Result<Result<Value, String>> {
+        let request = self.mcp_request(method, params, json!({}))?;
+        let (_, text) = self.send(request).await?;
+        Ok(rpc_outcome(&parse_json(&text)?))
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: Value,
+        on_notification: impl Fn(&Value),
+    ) -> Result<CliCallOutcome> {
+        let params = json!({"name": name, "arguments": arguments});
+        let meta = json!({"progressToken": 1, key::LOG_LEVEL: "info"});
+        let mut request = self.mcp_request("tools/call", params, meta)?;
+        let accept = HeaderValue::from_static("application/json, text/event-stream");
+        request.headers_mut().insert(header::ACCEPT, accept);
+        let mut streamed = None;
+        let whole = self.send_for_events(request, async |event| {
+            let message = parse_json(event.data.as_bytes())?;
+            if message.get("id").is_some() {
+                streamed = Some(message);
+            } else {
+                on_notification(&message);
+            }
+            Ok(())
+        });
+        let whole = whole.await?;
+        let response = whole.or(streamed);
+        let response = response.context("the hub ended the response without a result")?;
+        Ok(match rpc_outcome(&response) {
+            Ok(result) => CliCallOutcome::Result(result.into()),
+            Err(reason) => CliCallOutcome::Refused(reason),
+        })
+    }
+
+    /// An MCP request of 2026-07-28, which needs no handshake; `meta` has further members of
+    /// its `_meta`.
+    fn mcp_request(
+        &self,
+        method: &str,
+        mut params: Value,
+        mut meta: Value,
+    ) -> Result<Request<Full<Bytes>>> {
+        meta[key::PROTOCOL_VERSION] = ProtocolVersion::V2026_07_28.as_str().into();
+        meta[key::CLIENT_CAPABILITIES] = json!({});
+        params["_meta"] = meta;
         let name = params["name"].as_str().map(str::to_owned);
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
@@ -418,14 +493,26 @@ impl HubClient {
         if let Some(name) = name {
             request = request.header("mcp-name", &*encode_header_value(&name));
         }
-        let request = request.body(Full::new(Bytes::from(body)))?;
-        let (_, text) = self.send(request).await?;
-        let response = parse_json(&text)?;
-        Ok(match response.get("error") {
-            Some(_) => Err(error_message(&response).to_owned()),
-            None => Ok(response["result"].clone()),
-        })
+        Ok(request.body(Full::new(Bytes::from(body)))?)
     }
+}
+
+/// The result of a JSON-RPC response, or the message of its error.
+fn rpc_outcome(response: &Value) -> Result<Value, String> {
+    match response.get("error") {
+        Some(_) => Err(error_message(response).to_owned()),
+        None => Ok(response["result"].clone()),
+    }
+}
+
+/// The filters that are given as the rest of a query: `&name=value` for each.
+pub(super) fn query_text(filters: &[(&str, Option<&str>)]) -> String {
+    let given = filters
+        .iter()
+        .filter_map(|(name, value)| Some((name, (*value)?)));
+    given
+        .map(|(name, value)| format!("&{name}={}", percent_encode(value)))
+        .collect()
 }
 
 /// The endpoint of a hub: the socket of the own hub if it exists, otherwise TCP or TLS as in

@@ -175,7 +175,6 @@ async fn check_hub(context: &CliContext, findings: &mut Vec<DoctorFinding>) {
                     terminal::text_of(&ready, "status")
                 ),
             ));
-            findings.extend(unreachable_sources(&ready));
         }
         Ok((status, response)) => {
             let reason = terminal::text_of(&response, "reason");
@@ -193,6 +192,7 @@ async fn check_hub(context: &CliContext, findings: &mut Vec<DoctorFinding>) {
     }
     check_clock(&hub, findings).await;
     check_servers(&hub, findings).await;
+    check_sources(&hub, findings).await;
     check_models(&hub, findings).await;
 }
 
@@ -206,20 +206,6 @@ fn check_port(context: &CliContext) -> DoctorFinding {
             "stop the program that uses it, or choose another with --port PORT",
         ),
     }
-}
-
-fn unreachable_sources(ready: &Value) -> Vec<DoctorFinding> {
-    let sources = ready["unreachable_sources"].as_object();
-    let sources = sources.into_iter().flatten();
-    sources
-        .map(|(name, reason)| {
-            DoctorFinding::failed(
-                "source",
-                format!("{name}: {}", reason.as_str().unwrap_or_default()),
-                "start the database, or correct its url",
-            )
-        })
-        .collect()
 }
 
 async fn check_clock(hub: &HubClient, findings: &mut Vec<DoctorFinding>) {
@@ -239,34 +225,56 @@ async fn check_clock(hub: &HubClient, findings: &mut Vec<DoctorFinding>) {
 }
 
 async fn check_servers(hub: &HubClient, findings: &mut Vec<DoctorFinding>) {
-    let servers = match hub.request_json("GET", "/api/mcp/servers", None).await {
-        Ok(servers) => servers,
-        Err(error) => {
-            findings.push(DoctorFinding::failed("servers", format!("{error:#}"), ""));
-            return;
-        }
-    };
-    let servers = servers.as_array().cloned().unwrap_or_default();
-    let failed = servers.iter().filter(|it| it["status"] == "FAILED");
-    let before = findings.len();
-    findings.extend(failed.map(|it| {
-        let name = terminal::text_of(it, "name");
-        DoctorFinding::failed(
-            "server",
-            format!("{name}: {}", terminal::text_of(it, "cause")),
-            &format!("see maru servers logs {name}; then maru servers restart {name}"),
-        )
+    let servers = hub.request_json("GET", "/api/mcp/servers", None).await;
+    let healthy = check_list(findings, "server", servers, |server| {
+        let name = terminal::text_of(server, "name");
+        (server["status"] == "FAILED").then(|| {
+            (
+                DoctorState::Failed,
+                terminal::text_of(server, "cause"),
+                format!("see maru servers logs {name}; then maru servers restart {name}"),
+            )
+        })
+    });
+    findings.extend(healthy.map(|count| {
+        let count = terminal::count_of(count, "server", "servers");
+        DoctorFinding::good("servers", format!("{count}, none failed"))
     }));
-    if findings.len() == before {
-        let count = terminal::count_of(servers.len(), "server", "servers");
-        findings.push(DoctorFinding::good(
-            "servers",
-            format!("{count}, none failed"),
-        ));
-    }
+}
+
+async fn check_sources(hub: &HubClient, findings: &mut Vec<DoctorFinding>) {
+    let sources = hub.request_json("GET", "/api/sources", None).await;
+    let healthy = check_list(findings, "source", sources, |source| {
+        let fault = source["fault"].as_str()?;
+        Some((
+            DoctorState::Failed,
+            fault.to_owned(),
+            "start the database, or correct the settings of the source".to_owned(),
+        ))
+    });
+    findings.extend(healthy.map(|count| {
+        let count = terminal::count_of(count, "source", "sources");
+        DoctorFinding::good("sources", format!("{count}, none failed"))
+    }));
 }
 
 async fn check_models(hub: &HubClient, findings: &mut Vec<DoctorFinding>) {
+    let models = hub.request_json("GET", "/api/models", None).await;
+    check_list(findings, "model", models, |model| {
+        if let Some(fault) = model["fault"].as_str() {
+            let advice = "correct the model under Settings, Models in the console".to_owned();
+            return Some((DoctorState::Failed, fault.to_owned(), advice));
+        }
+        let failures = model["consecutive_failures"].as_u64().unwrap_or(0);
+        let failures = usize::try_from(failures).unwrap_or(usize::MAX);
+        (failures > 0).then(|| {
+            let backend = terminal::text_of(model, "backend");
+            let requests = terminal::count_of(failures, "request", "requests");
+            let found = format!("the last {requests} to {backend} failed");
+            let advice = "check that the backend runs, and its base_url and api_key".to_owned();
+            (DoctorState::Warning, found, advice)
+        })
+    });
     findings.push(match hub.request_json("GET", "/v1/models", None).await {
         Err(error) => DoctorFinding::failed("models", format!("{error:#}"), ""),
         Ok(models) => match models["data"].as_array().map_or(0, Vec::len) {
@@ -278,6 +286,31 @@ async fn check_models(hub: &HubClient, findings: &mut Vec<DoctorFinding>) {
             count => DoctorFinding::good("models", terminal::count_of(count, "model", "models")),
         },
     });
+}
+
+/// Adds what is wrong with the entries of a list of the hub; returns their number if nothing
+/// is. `problem` returns the state, what was found and what to do.
+fn check_list(
+    findings: &mut Vec<DoctorFinding>,
+    check: &'static str,
+    list: Result<Value>,
+    problem: impl Fn(&Value) -> Option<(DoctorState, String, String)>,
+) -> Option<usize> {
+    let list = match list {
+        Ok(list) => list,
+        Err(error) => {
+            findings.push(DoctorFinding::failed(check, format!("{error:#}"), ""));
+            return None;
+        }
+    };
+    let entries = list.as_array().map_or(&[][..], Vec::as_slice);
+    let before = findings.len();
+    findings.extend(entries.iter().filter_map(|it| {
+        let (state, found, advice) = problem(it)?;
+        let found = format!("{}: {found}", terminal::text_of(it, "name"));
+        Some(DoctorFinding::new(check, state, found, &advice))
+    }));
+    (findings.len() == before).then_some(entries.len())
 }
 
 impl DoctorFinding {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::{
     context::CliContext,
     serve::block_on,
+    suggestion::did_you_mean,
     terminal::{self, ProgressLine},
 };
 use crate::{app, config::Config};
@@ -71,13 +72,20 @@ pub(super) fn run(context: &CliContext, options: &IndexArgs) -> Result<ExitCode>
             IndexAction::List => list_collections(&index, context.config()).await?,
             IndexAction::Remove { collection } => {
                 let removed = index.remove(collection).await?;
+                if !removed {
+                    let known = index.collections().await?;
+                    let known = known.iter().map(|it| &*it.name);
+                    terminal::print_error(&format!(
+                        "there is no collection {collection:?}{}; see maru index list",
+                        did_you_mean(collection, known)
+                    ));
+                    return Ok(ExitCode::FAILURE);
+                }
                 json!({"collection": collection, "removed": removed})
             }
         };
         context.print(&result, |it| options.action.format_result(it))?;
-        let not_found =
-            matches!(options.action, IndexAction::Remove { .. }) && result["removed"] == false;
-        Ok(ExitCode::from(u8::from(not_found)))
+        Ok(ExitCode::SUCCESS)
     })
 }
 
@@ -95,10 +103,7 @@ impl IndexAction {
                 text(&result["collection"]),
                 result["skipped"]
             ),
-            Self::Remove { collection } if result["removed"] == true => {
-                format!("{collection} is removed\n")
-            }
-            Self::Remove { collection } => format!("there is no collection {collection}\n"),
+            Self::Remove { collection } => format!("{collection} is removed\n"),
             Self::List => {
                 let mut rows = vec![
                     ["COLLECTION", "DOCUMENTS", "MODEL", "DIMENSION", "SEARCHED"]

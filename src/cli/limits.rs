@@ -7,8 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{
-    client::HubClient, context::CliContext, serve::block_on, servers::percent_encode,
-    suggestion::did_you_mean, terminal,
+    client::HubClient, context::CliContext, known_names::NameKind, serve::block_on,
+    servers::percent_encode, suggestion::did_you_mean, terminal,
 };
 
 #[derive(Debug, Args)]
@@ -117,17 +117,15 @@ impl LimitTarget {
 
     /// Refuses the name of a token or tool that does not exist.
     async fn check_name(&self, hub: &HubClient) -> Result<()> {
-        let (path, what) = match self.kind {
-            LimitKind::User => ("/api/tokens", "token"),
-            LimitKind::Tool => ("/api/tools", "tool"),
+        let kind = match self.kind {
+            LimitKind::User => NameKind::Token,
+            LimitKind::Tool => NameKind::Tool,
         };
-        let mut known = names_of(&hub.request_json("GET", path, None).await?, "name");
-        if let LimitKind::User = self.kind {
-            known.extend(["admin", "local"].map(str::to_owned));
-        }
+        let known = kind.known(hub).await?;
         if !known.contains(&self.name) {
             bail!(
-                "no {what} is named {:?}{}; --allow-unknown sets the limit all the same",
+                "no {} is named {:?}{}; --allow-unknown sets the limit all the same",
+                kind.noun(),
                 self.name,
                 did_you_mean(&self.name, &known)
             );

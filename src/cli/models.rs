@@ -38,8 +38,9 @@ pub(super) fn run(context: &CliContext, _options: &ModelsArgs) -> Result<ExitCod
 async fn list_models(client: CatalogClient) -> Result<Vec<Value>> {
     match client {
         CatalogClient::Hub(hub) => fetch_models(&hub).await,
-        CatalogClient::InProcess(core) => {
-            let models = core.models.current().list_models().await.into_iter();
+        CatalogClient::InProcess(own) => {
+            own.print_note();
+            let models = own.core.models.current().list_models().await.into_iter();
             let rows =
                 models.map(|it| json!({"id": it.name, "object": "model", "owned_by": it.backend}));
             Ok(rows.collect())

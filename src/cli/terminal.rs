@@ -124,9 +124,26 @@ pub(super) fn table(
     rows: &Value,
     cells: impl Fn(&Value) -> Vec<String>,
 ) -> String {
+    format_table(&with_header(header, rows, cells))
+}
+
+/// Formats a list of the hub as a table of which nothing is cut.
+pub(super) fn wrapped_table(
+    header: &[&str],
+    rows: &Value,
+    cells: impl Fn(&Value) -> Vec<String>,
+) -> String {
+    format_wrapped_table(&with_header(header, rows, cells))
+}
+
+fn with_header(
+    header: &[&str],
+    rows: &Value,
+    cells: impl Fn(&Value) -> Vec<String>,
+) -> Vec<Vec<String>> {
     let header = header.iter().map(|it| (*it).to_owned()).collect();
     let rows = rows.as_array().into_iter().flatten().map(cells);
-    format_table(&std::iter::once(header).chain(rows).collect::<Vec<_>>())
+    std::iter::once(header).chain(rows).collect()
 }
 
 /// A member of an object as text.

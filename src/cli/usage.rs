@@ -2,12 +2,19 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    client::HubClient, context::CliContext, serve::block_on, servers::percent_encode, terminal,
+    client::{HubClient, query_text},
+    context::CliContext,
+    known_names::{NameKind, print_similar_names},
+    limits::names_of,
+    serve::block_on,
+    servers::percent_encode,
+    suggestion::did_you_mean,
+    terminal,
 };
 
 #[derive(Debug, Args)]
@@ -79,13 +86,22 @@ const BUDGETS_ROUTE: &str = "/api/budgets";
 
 pub(super) fn run(context: &CliContext, options: &UsageArgs) -> Result<ExitCode> {
     let hub = HubClient::open(context)?;
-    let response = block_on(options.send(&hub))?;
-    if response.is_null() {
-        terminal::print(&options.format_response(&response))?;
-    } else {
-        context.print(&response, |it| options.format_response(it))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    block_on(async {
+        let response = options.send(&hub).await?;
+        if response.is_null() {
+            terminal::print(&options.format_response(&response))?;
+        } else {
+            context.print(&response, |it| options.format_response(it))?;
+        }
+        if response["rows"].as_array().is_some_and(Vec::is_empty) {
+            let names = [
+                (NameKind::Token, options.caller.as_deref()),
+                (NameKind::Model, options.model.as_deref()),
+            ];
+            print_similar_names(&hub, &names).await;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 impl UsageArgs {
@@ -99,24 +115,32 @@ impl UsageArgs {
                 hub.request_json("PUT", &path, Some(&body)).await
             }
             Some(UsageAction::RemoveBudget { name }) => {
-                hub.request_json("DELETE", &budget_path(name), None).await
+                let (status, response) = hub.send_rest("DELETE", &budget_path(name), None).await?;
+                match status {
+                    200..300 => Ok(response),
+                    404 => {
+                        let known = hub.request_json("GET", BUDGETS_ROUTE, None).await?;
+                        let known = names_of(&known["budgets"], "name");
+                        bail!(
+                            "no budget is named {name:?}{}; see maru usage budgets",
+                            did_you_mean(name, known)
+                        )
+                    }
+                    _ => bail!("{}", hub.refusal(status, &response)),
+                }
             }
         }
     }
 
     fn query_path(&self) -> String {
         let filters = [
-            ("from", &self.from),
-            ("to", &self.to),
-            ("caller", &self.caller),
-            ("model", &self.model),
-            ("backend", &self.backend),
+            ("from", self.from.as_deref()),
+            ("to", self.to.as_deref()),
+            ("caller", self.caller.as_deref()),
+            ("model", self.model.as_deref()),
+            ("backend", self.backend.as_deref()),
         ];
-        let filters: String = filters
-            .iter()
-            .filter_map(|(name, value)| Some((name, value.as_ref()?)))
-            .map(|(name, value)| format!("&{name}={}", percent_encode(value)))
-            .collect();
+        let filters = query_text(&filters);
         format!("/api/usage?group={}{filters}", percent_encode(&self.by))
     }
 

@@ -1,6 +1,7 @@
 //! The program as a person meets it: output, complaints, exit codes.
 
 mod connect;
+mod diagnosis;
 mod first_start;
 mod mistakes;
 mod service;

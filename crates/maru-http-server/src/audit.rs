@@ -25,6 +25,7 @@ use tower_service::Service as _;
 use super::{
     HubState,
     body::{self, RequestMemory},
+    calls::time_parameter,
     routes::RouteRule,
     servers::json_error,
 };
@@ -34,6 +35,7 @@ use maru_observability::{
     audit::{AuditedChange, redact_body},
     journal::RequestId,
 };
+use maru_runtime::clock::now_ms;
 
 const DEFAULT_AUDIT_LIMIT: i64 = 100;
 const MAX_AUDIT_LIMIT: i64 = 1000;
@@ -58,7 +60,10 @@ pub(super) struct ChangeActor {
 pub(super) struct AuditQuery {
     limit: Option<i64>,
     before: Option<i64>,
-    since: Option<i64>,
+    since: Option<String>,
+    until: Option<String>,
+    #[serde(default)]
+    failed: bool,
     principal: Option<String>,
     action: Option<String>,
     target: Option<String>,
@@ -71,18 +76,9 @@ pub(super) async fn list(
     State(hub): State<Arc<HubState>>,
     Query(query): Query<AuditQuery>,
 ) -> Response {
-    let filter = AuditFilter {
-        before: query.before,
-        since: query.since,
-        principal: query.principal,
-        action: query.action,
-        target: query.target,
-        outcome: query.outcome,
-        request: query.request,
-        limit: query
-            .limit
-            .unwrap_or(DEFAULT_AUDIT_LIMIT)
-            .clamp(1, MAX_AUDIT_LIMIT),
+    let filter = match query.into_filter(now_ms()) {
+        Ok(filter) => filter,
+        Err(message) => return json_error(StatusCode::BAD_REQUEST, &message, None),
     };
     match hub.audit.list(&filter).await {
         Ok(rows) => {
@@ -93,6 +89,26 @@ pub(super) async fn list(
             tracing::error!("failed to read the audit records: {error}");
             json_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string(), None)
         }
+    }
+}
+
+impl AuditQuery {
+    fn into_filter(self, now: i64) -> Result<AuditFilter, String> {
+        Ok(AuditFilter {
+            before: self.before,
+            since: time_parameter("since", self.since, now)?,
+            until: time_parameter("until", self.until, now)?,
+            failed: self.failed,
+            principal: self.principal,
+            action: self.action,
+            target: self.target,
+            outcome: self.outcome,
+            request: self.request,
+            limit: self
+                .limit
+                .unwrap_or(DEFAULT_AUDIT_LIMIT)
+                .clamp(1, MAX_AUDIT_LIMIT),
+        })
     }
 }
 
@@ -195,6 +211,7 @@ fn audit_row_json(row: &AuditRow) -> Value {
         "target": row.target,
         "arguments": row.arguments,
         "outcome": row.outcome,
+        "error": row.call.as_ref().and_then(|it| it.error.as_deref()),
         "tookMicroseconds": row.took_micros,
         "request": row.request,
     })

@@ -33,17 +33,17 @@ const MAX_SERIES: usize = 200;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallQuery {
-    since: Option<String>,
-    until: Option<String>,
-    tool: Option<String>,
-    server: Option<String>,
-    caller: Option<String>,
-    outcome: Option<String>,
-    text: Option<String>,
+    pub(super) since: Option<String>,
+    pub(super) until: Option<String>,
+    pub(super) tool: Option<String>,
+    pub(super) server: Option<String>,
+    pub(super) caller: Option<String>,
+    pub(super) outcome: Option<String>,
+    pub(super) text: Option<String>,
     /// Milliseconds.
-    slower: Option<f64>,
-    limit: Option<usize>,
-    cursor: Option<i64>,
+    pub(super) slower: Option<f64>,
+    pub(super) limit: Option<usize>,
+    pub(super) cursor: Option<i64>,
 }
 
 /// `GET /api/calls`: searches the calls in the store, or those in memory if none are kept.
@@ -236,16 +236,8 @@ fn contains_text(record: &CallRecord, wanted: &str) -> bool {
 }
 
 impl CallQuery {
-    fn into_filter(self, now: i64) -> Result<CallFilter, String> {
+    pub(super) fn into_filter(self, now: i64) -> Result<CallFilter, String> {
         let given = |it: Option<String>| it.filter(|it| !it.is_empty());
-        let time = |name: &str, it: Option<String>| {
-            match given(it) {
-            Some(text) => parse_time(&text, now)
-                .map(Some)
-                .ok_or_else(|| format!("{name}: {text:?} is not a time; give milliseconds since 1970, or a time before now such as 90s, 15m, 24h or 7d")),
-            None => Ok(None),
-        }
-        };
         let mut outcomes = Vec::new();
         let mut failed = false;
         for name in given(self.outcome).iter().flat_map(|it| it.split(',')) {
@@ -270,8 +262,8 @@ impl CallQuery {
             failed = !outcomes.is_empty() && outcomes.iter().all(is_error);
         }
         Ok(CallFilter {
-            since: time("since", self.since)?,
-            until: time("until", self.until)?,
+            since: time_parameter("since", self.since, now)?,
+            until: time_parameter("until", self.until, now)?,
             tool: given(self.tool),
             server: given(self.server),
             caller: given(self.caller),
@@ -285,6 +277,23 @@ impl CallQuery {
                 .unwrap_or(DEFAULT_PAGE_SIZE)
                 .clamp(1, MAX_PAGE_SIZE),
         })
+    }
+}
+
+/// The time in a parameter of a query; an empty one is none.
+pub(super) fn time_parameter(
+    name: &str,
+    text: Option<String>,
+    now: i64,
+) -> Result<Option<i64>, String> {
+    let Some(text) = text.filter(|it| !it.is_empty()) else {
+        return Ok(None);
+    };
+    match parse_time(&text, now) {
+        Some(time) => Ok(Some(time)),
+        None => Err(format!(
+            "{name}: {text:?} is not a time; give milliseconds since 1970, or a time before now such as 90s, 15m, 24h or 7d"
+        )),
     }
 }
 

@@ -32,8 +32,8 @@ use maru_config::{self as config, AuditSettings as Settings};
 
 pub use call_error::error_text;
 pub use redact::redact_body;
-pub use usage_sums::USAGE_SLOT_MINUTES;
 use usage_sums::sum_usage;
+pub use usage_sums::{USAGE_SLOT_MINUTES, usage_of};
 
 /// Records that may wait to be written; more are dropped and counted.
 const MAX_QUEUED_RECORDS: usize = 16_384;
@@ -151,8 +151,9 @@ impl AuditLog {
         self.enqueue(AuditItem::Change(Box::new(change.to_row())));
     }
 
-    /// The records that match the filter, newest first.
+    /// The records that match the filter, newest first, up to the call that just ended.
     pub async fn list(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, maru_store::Error> {
+        self.flush().await;
         self.store.audit_rows(filter).await
     }
 

@@ -59,6 +59,10 @@ pub struct AuditFilter {
     pub before: Option<i64>,
     /// Records from this time on.
     pub since: Option<i64>,
+    /// Records before this time.
+    pub until: Option<i64>,
+    /// Whether only failed calls, and changes that were refused or failed, are wanted.
+    pub failed: bool,
     /// Records of this principal.
     pub principal: Option<String>,
     /// Records of this action.
@@ -79,7 +83,8 @@ const COLUMNS_PER_ROW: usize = 17;
 static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT].map(insert_sql));
 /// An absent filter is the smallest number or an empty text, so that one statement serves
 /// every filter. PostgreSQL infers `int4` for a parameter that is compared with a
-/// literal, hence the cast.
+/// literal, hence the cast. The outcome of a change is an HTTP status or `unknown`; old calls
+/// have no number.
 const LIST: PortableStatement = PortableStatement {
     attempted: "read the audit records",
     sql:
@@ -89,7 +94,9 @@ const LIST: PortableStatement = PortableStatement {
           WHERE (CAST($1 AS BIGINT) < 0 OR id < $1) AND at >= $2 AND ($3 = '' OR principal = $3)
             AND ($4 = '' OR action = $4) AND ($5 = '' OR target = $5)
             AND ($6 = '' OR outcome = $6) AND ($7 = '' OR request = $7)
-          ORDER BY id DESC LIMIT $8",
+            AND at < $8 AND ($9 = '' OR failed = 1 OR (call_number IS NULL
+              AND outcome NOT IN ('ok', 'cancelled') AND outcome >= '4'))
+          ORDER BY id DESC LIMIT $10",
 };
 const DELETE_OLDER: PortableStatement = PortableStatement {
     attempted: "remove old audit records",
@@ -203,6 +210,8 @@ impl Store {
             text(&filter.target),
             text(&filter.outcome),
             text(&filter.request),
+            filter.until.unwrap_or(i64::MAX).into(),
+            if filter.failed { "1" } else { "" }.into(),
             filter.limit.into(),
         ];
         self.query_as(LIST, values).await

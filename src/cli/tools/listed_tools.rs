@@ -20,7 +20,7 @@ pub(super) fn search(context: &CliContext, query: &str, limit: u8) -> Result<Exi
     let arguments = json!({"query": query, "limit": limit});
     let found = block_on(async {
         let client = CatalogClient::open(context).await?;
-        client.call("find_tools", arguments).await
+        client.call("find_tools", arguments, |_| ()).await
     })?;
     let result: Value = match found {
         CliCallOutcome::Result(result) => serde_json::from_str(result.as_json())?,

@@ -236,6 +236,12 @@ async fn audit_records_are_found_and_old_ones_go(store: Store) {
     for (filter, expected) in filters {
         assert_eq!(times(filter.clone()).await, expected, "{filter:?}");
     }
+    let until = AuditFilter {
+        since: Some(4),
+        until: Some(6),
+        ..AuditFilter::default()
+    };
+    assert_eq!(times(until).await, [5, 4]);
     store.trim_audit(10, 20).await.unwrap();
     assert_eq!(
         times(AuditFilter::default()).await,
@@ -243,6 +249,35 @@ async fn audit_records_are_found_and_old_ones_go(store: Store) {
     );
     store.trim_audit(1000, 20).await.unwrap();
     assert_eq!(times(AuditFilter::default()).await, [0; 0]);
+    // A failed call, a refused change, and what is no failure.
+    let failures = [
+        ("failed", Some(true)),
+        ("cancelled", Some(false)),
+        ("404", None),
+        ("201", None),
+        ("unknown", None),
+        ("failed", None),
+        ("cancelled", None),
+    ];
+    let failures = (200..)
+        .zip(failures)
+        .map(|(at, (outcome, failed))| AuditRow {
+            outcome: outcome.to_owned(),
+            call: failed.map(|failed| AuditedCall {
+                failed,
+                ..AuditedCall::default()
+            }),
+            ..row(at)
+        });
+    store
+        .insert_audit_rows(failures.collect::<Vec<_>>())
+        .await
+        .unwrap();
+    let failed = AuditFilter {
+        failed: true,
+        ..AuditFilter::default()
+    };
+    assert_eq!(times(failed).await, [205, 204, 202, 200]);
 }
 
 async fn usage_is_summed_up_and_no_batch_counts_twice(store: Store) {
