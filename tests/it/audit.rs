@@ -180,6 +180,25 @@ async fn calls_can_be_searched_after_a_restart() {
         (1, Some("admin")),
         "{usage}"
     );
+    // What the sums do not have is counted from the calls.
+    let counted = async |query: &str| {
+        let usage = read(&format!("/api/call-usage?{query}")).await;
+        assert!(usage["firstCounted"].is_null(), "{usage}");
+        let slots = usage["slots"].as_array().unwrap();
+        let in_slots: i64 = slots.iter().filter_map(|it| it["calls"].as_i64()).sum();
+        assert_eq!(usage["total"]["calls"], in_slots, "{usage}");
+        in_slots
+    };
+    for (query, expected) in [
+        ("outcome=error&text=not%20of%20type", 1),
+        ("outcome=error&text=no-such-text", 0),
+        ("since=1h&outcome=refused", 1),
+        ("since=2h&until=1h", 0),
+        ("until=1h&outcome=refused", 0),
+        ("slower=600000", 0),
+    ] {
+        assert_eq!(counted(query).await, expected, "{query}");
+    }
     let refused = read("/api/calls?outcome=broken").await;
     assert!(
         refused["error"].as_str().unwrap().contains("none of ok"),

@@ -28,6 +28,8 @@ pub struct CallUsageRow {
 pub struct CallUsageFilter {
     /// The first slot, in minutes since 1970.
     pub from: i64,
+    /// The slot after the last one.
+    pub until: Option<i64>,
     /// The tool.
     pub tool: Option<String>,
     /// The server.
@@ -51,7 +53,7 @@ const SUM_BY_NAME: PortableStatement = PortableStatement {
             CAST(sum(failures) AS BIGINT), CAST(sum(micros) AS BIGINT)
           FROM call_usage
           WHERE slot >= $1 AND ($2 = '' OR tool = $2) AND ($3 = '' OR server = $3)
-            AND ($4 = '' OR caller = $4)
+            AND ($4 = '' OR caller = $4) AND slot < $5
           GROUP BY tool, server, caller, bucket",
 };
 const SUM_BY_SLOT: PortableStatement = PortableStatement {
@@ -60,7 +62,7 @@ const SUM_BY_SLOT: PortableStatement = PortableStatement {
             CAST(sum(failures) AS BIGINT), CAST(sum(micros) AS BIGINT)
           FROM call_usage
           WHERE slot >= $2 AND ($3 = '' OR tool = $3) AND ($4 = '' OR server = $4)
-            AND ($5 = '' OR caller = $5)
+            AND ($5 = '' OR caller = $5) AND slot < $6
           GROUP BY slot - slot % $1, bucket ORDER BY 1",
 };
 const MERGE_OLD: PortableStatement = PortableStatement {
@@ -94,24 +96,24 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
 ];
 
 impl Store {
-    /// The sums of each tool, caller and bucket since `filter.from`.
+    /// The sums of each tool, caller and bucket.
     pub async fn usage_by_name(
         &self,
         filter: &CallUsageFilter,
     ) -> Result<Vec<CallUsageRow>, Error> {
         let mut values = vec![filter.from.into()];
-        values.extend(filter.names());
+        values.extend(filter.names_and_end());
         self.query_as(SUM_BY_NAME, values).await
     }
 
-    /// The sums of each `span` minutes and bucket since `filter.from`, in order of time.
+    /// The sums of each `span` minutes and bucket, in order of time.
     pub async fn usage_by_slot(
         &self,
         filter: &CallUsageFilter,
         span: i64,
     ) -> Result<Vec<CallUsageRow>, Error> {
         let mut values = vec![span.into(), filter.from.into()];
-        values.extend(filter.names());
+        values.extend(filter.names_and_end());
         self.query_as(SUM_BY_SLOT, values).await
     }
 
@@ -127,9 +129,15 @@ impl Store {
 }
 
 impl CallUsageFilter {
-    fn names(&self) -> [CellValue; 3] {
+    fn names_and_end(&self) -> [CellValue; 4] {
         let name = |it: &Option<String>| CellValue::from(it.as_deref().unwrap_or_default());
-        [name(&self.tool), name(&self.server), name(&self.caller)]
+        let end = self.until.unwrap_or(i64::MAX).into();
+        [
+            name(&self.tool),
+            name(&self.server),
+            name(&self.caller),
+            end,
+        ]
     }
 }
 

@@ -1,7 +1,9 @@
 //! Sums the calls of a batch for the usage table.
 
+use std::time::Duration;
+
 use ahash::AHashMap;
-use maru_store::CallUsageRow;
+use maru_store::{AuditRow, CallUsageRow};
 
 use crate::journal::{CallRecord, latency_bucket};
 
@@ -36,4 +38,22 @@ pub(super) fn sum_usage<'a>(calls: impl Iterator<Item = &'a CallRecord>) -> Vec<
         sum.micros += i64::try_from(record.duration.as_micros()).unwrap_or(0);
     }
     sums.into_values().collect()
+}
+
+/// A call of the audit log as usage of `span` minutes.
+pub fn usage_of(row: &AuditRow, span: i64) -> CallUsageRow {
+    let call = row.call.as_ref();
+    let server = call.map_or("", |it| &it.server);
+    let duration = Duration::from_micros(u64::try_from(row.took_micros).unwrap_or(0));
+    let minute = row.at / 60_000;
+    CallUsageRow {
+        slot: minute - minute % span,
+        tool: if server.is_empty() { "" } else { &row.target }.to_owned(),
+        server: server.to_owned(),
+        caller: row.principal.clone(),
+        bucket: i64::try_from(latency_bucket(duration)).unwrap_or(0),
+        calls: 1,
+        failures: call.is_some_and(|it| it.failed).into(),
+        micros: row.took_micros,
+    }
 }
