@@ -54,6 +54,7 @@ mod ollama;
 mod openai;
 mod packaging;
 mod postgres_cluster;
+mod program_starts;
 mod programs;
 mod rate_limits;
 mod registry;

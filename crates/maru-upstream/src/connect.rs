@@ -69,6 +69,8 @@ pub(super) struct ConnectContext {
     pub(super) programs: Arc<ProgramMonitor>,
     /// The running program of this server.
     pub(super) program_slot: ProgramSlot,
+    /// What the next program of this server is asked first.
+    pub(super) first_request: Arc<Mutex<FirstRequest>>,
     pub(super) tasks: Tasks,
     /// Tracks the cleanup of earlier connections to the server.
     pub(super) cleanup: CleanupTracker,
@@ -78,6 +80,19 @@ pub(super) struct ConnectContext {
     pub(super) traffic_rate: TrafficRate,
     /// How long a client may take to answer a question of the server.
     pub(super) input_timeout: Duration,
+}
+
+/// What a program is asked first. Some programs of older versions exit on a method that they
+/// do not know, and some exit whatever they are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum FirstRequest {
+    /// `server/discover`; if the program exits, it is started again for `initialize` at once.
+    #[default]
+    DiscoverThenInitialize,
+    /// `server/discover`; if the program exits, the next attempt sends `initialize`.
+    Discover,
+    /// `initialize`; if that fails, the next attempt sends `server/discover`.
+    Initialize,
 }
 
 /// Connects to a server and performs the handshake.
@@ -139,29 +154,37 @@ async fn open_stdio(
     sink: &Arc<NotificationSink>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
     let start = || stdio::open(program, context, Arc::clone(sink)).map(UpstreamLink::Channel);
+    let first_request = context.first_request();
     let link = start()?;
-    match probe(&link, required).await {
-        Ok(Some(session)) => Ok((link, session)),
-        Ok(None) => initialize(&link, required)
-            .await
-            .map(|session| (link, session)),
-        // Some servers exit on a method that they do not know. One that says what it lacks
-        // is not started a second time.
+    let probed = match first_request {
+        FirstRequest::Initialize => Ok(None),
+        _ => probe(&link, required).await,
+    };
+    let link = match probed {
+        Ok(Some(session)) => return Ok((link, session)),
+        Ok(None) => link,
+        // One that says what it lacks is not started a second time.
         Err(Error::ProgramExited { code, stderr, how })
             if !may_dislike_request(code, stderr.as_deref()) =>
         {
-            Err(Error::ProgramExited { code, stderr, how })
+            return Err(Error::ProgramExited { code, stderr, how });
         }
-        Err(Error::Lost(_) | Error::ProgramExited { .. }) => {
+        Err(error @ (Error::Lost(_) | Error::ProgramExited { .. })) => {
+            context.set_first_request(FirstRequest::Initialize);
+            if first_request == FirstRequest::Discover {
+                return Err(error);
+            }
             drop(link);
             context.cleanup.wait().await;
-            let link = start()?;
-            initialize(&link, required)
-                .await
-                .map(|session| (link, session))
+            start()?
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
+    };
+    let session = initialize(&link, required).await;
+    if session.is_err() && context.first_request() == FirstRequest::Initialize {
+        context.set_first_request(FirstRequest::Discover);
     }
+    session.map(|session| (link, session))
 }
 
 /// The client of a server over HTTP, and the headers of its requests.
@@ -231,6 +254,18 @@ fn build_client(
         client: AuthorizedClient::new(client, credential),
         headers,
     })
+}
+
+impl ConnectContext {
+    fn first_request(&self) -> FirstRequest {
+        let first = self.first_request.lock();
+        *first.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_first_request(&self, next: FirstRequest) {
+        let first = self.first_request.lock();
+        *first.unwrap_or_else(PoisonError::into_inner) = next;
+    }
 }
 
 impl ActiveConnection {

@@ -104,6 +104,7 @@ pub(super) fn spawn_connection(
     settings.context.cleanup = CleanupTracker::new();
     settings.context.log = Arc::clone(&shared.log);
     settings.context.program_slot = Arc::clone(&shared.program_slot);
+    settings.context.first_request = Arc::default();
     let ended = CancellationToken::new();
     let (tasks, done) = (settings.context.tasks.clone(), ended.clone().drop_guard());
     let connection = ConnectionTask {

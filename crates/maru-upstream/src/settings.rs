@@ -60,6 +60,7 @@ impl ConnectionSettings {
                 warden: None,
                 programs: ProgramMonitor::new(&mcp.programs, tasks.clone()),
                 program_slot: ProgramSlot::default(),
+                first_request: Arc::default(),
                 tasks,
                 cleanup: CleanupTracker::new(),
                 log: Arc::default(),
