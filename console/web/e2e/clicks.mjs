@@ -120,6 +120,14 @@ for (const [name, task] of Object.entries(tasks)) {
     console.log(`FAILED after ${clicks} clicks: ${name}\n${error.message.split('\n').slice(0, 3).join('\n')}`);
   }
 }
+// A browser that has seen nothing yet.
+const cold = await open({});
+await cold.request.post(`${hub.url}/api/session`, { data: { token: hub.token } });
+const first = await cold.newPage();
+await first.goto(`${hub.url}/servers`);
+await first.locator('tr[data-server=changing]').waitFor();
+const view = await first.evaluate(() => ({ painted: performance.getEntriesByName('first-contentful-paint')[0]?.startTime, listed: performance.now() }));
+console.log(`first view: something is painted after ${Math.round(view.painted)} ms, the servers are listed after ${Math.round(view.listed)} ms`);
 await closeBrowser();
 await hub.end();
 scripted.end();

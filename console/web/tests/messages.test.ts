@@ -3,7 +3,7 @@ import { en } from '../src/lib/en';
 import { ko } from '../src/lib/ko';
 import { withParticles } from '../src/lib/korean';
 import { readMessage, wrongArgument } from '../src/lib/messages';
-import { barsOf, rowsOf, runValue } from '../src/lib/result';
+import { barsOf, rowsOf, runValue, shown } from '../src/lib/result';
 import { usedParams } from '../src/lib/sql';
 import { shortType } from '../src/lib/sqltype';
 
@@ -30,6 +30,22 @@ describe('sentences of the hub', () => {
       expect(ko[found!.key], sentence).not.toBe(en[found!.key]);
     }
   });
+  it('are all known where a server, a limit or an import fails', () => {
+    const sentences = {
+      'cannot start npx: not found; install Node.js (it includes npx), or name the full path of the program': 'msg.start.missing',
+      'cannot start /opt/x: permission denied': 'msg.start',
+      'the server did not connect within 30s': 'msg.connect.slow',
+      'server files did not answer: did not answer within 2s': 'msg.server.silent',
+      'the server refused the handshake in protocol version 2025-06-18 with error -32602': 'msg.handshake',
+      'the user bot has made the 5 calls of today; the limit resets at 2026-11-20T00:00:00Z (in 2 h 1 min)': 'msg.limit.day',
+      'the tool search_docs takes 5 calls a minute; try again in 12 s, at 2026-11-20T00:00:00Z': 'msg.limit.minute',
+      'nothing was imported: fill in FILES_KEY': 'msg.import.missing',
+      'the file has version 2; this maru reads version 1': 'msg.import.version',
+      'unknown member "thing"': 'msg.import.member',
+      'entry 2 of tools has no name': 'msg.import.nameless',
+    };
+    for (const [sentence, key] of Object.entries(sentences)) expect([sentence, readMessage(sentence)?.key]).toEqual([sentence, key]);
+  });
   it('name the argument that is wrong', () => {
     expect(wrongArgument('wrong arguments: "user_name" is a required property; expected get(user_name: string)')).toBe('user_name');
     expect(wrongArgument('wrong arguments: num1: "x" is not of type "number" (First); expected multiply(num1: number)')).toBe('num1');
@@ -48,6 +64,21 @@ describe('the test run', () => {
     expect(barsOf(rows)).toEqual({ label: 'name', number: 'n', bars: [{ label: 'a', value: 3 }, { label: 'b', value: 0 }], left: 0 });
     expect(barsOf(rowsOf([{ name: 'a' }, { name: 'b' }]))).toBeNull();
     expect(barsOf(rowsOf([{ name: 'a', n: 1 }]))).toBeNull();
+  });
+});
+
+describe('the result of a tool', () => {
+  it('has pictures to show and files to save', () => {
+    const view = shown({ content: [
+      { type: 'image', data: 'AAAA', mimeType: 'image/png' },
+      { type: 'audio', data: 'BBBB', mimeType: 'audio/wav' },
+      { type: 'resource', resource: { uri: 'file:///a/report 1.pdf?x', blob: 'CCCC', mimeType: 'application/pdf' } },
+      { type: 'resource', resource: { uri: 'file:///note.txt', text: 'hello' } },
+      { type: 'resource_link', uri: 'file:///b.txt', name: 'b' },
+    ] });
+    expect(view.images.map((it) => it.data)).toEqual(['AAAA']);
+    expect(view.files.map((it) => it.name)).toEqual(['result-2.wav', 'report_1.pdf']);
+    expect(view.text).toBe('file:///a/report 1.pdf?x\nhello\nb  file:///b.txt');
   });
 });
 

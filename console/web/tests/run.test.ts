@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { emptyRun, EventReader, fromRecord, onEvent } from '../src/lib/run';
+import { emptyRun, EventReader, fromRecord, lacksContext, onEvent } from '../src/lib/run';
 
 const events: [string, Record<string, unknown>][] = [
   ['run', { run_id: 'r1', model: 'm', tools: 3, tool_tokens: 120 }],
@@ -36,4 +36,9 @@ it('a stream gives the same events in whatever pieces it comes', () => {
 it('a kept run reads like a live one', () => {
   const run = fromRecord({ id: 'r', state: 'done', cut: 'rounds', rounds: [{ text: 't', calls: [], usage: { total_tokens: 3 }, ms: 5 }] });
   expect(run).toMatchObject({ state: 'cut', rounds: [{ number: 1, tokens: 3, ms: 5 }] });
+});
+
+it('advice about the context is given where the tools leave no room for the answer', () => {
+  const cut = (toolTokens: number, cut: string | null, error: string | null = null) => ({ ...fromRecord({ id: 'r', state: 'done', cut, error, rounds: [{ text: 't', calls: [], usage: { total_tokens: 4096 }, ms: 5 }] }), toolTokens });
+  expect([cut(3900, 'length'), cut(300, 'length'), cut(3900, 'rounds'), cut(0, null, 'the request exceeds the available context size')].map(lacksContext)).toEqual([true, false, false, true]);
 });

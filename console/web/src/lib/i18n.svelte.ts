@@ -35,6 +35,9 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   return i18n.lang === 'ko' ? withParticles(filled) : filled;
 }
 
+/** The error of a call in the language of the page; in English as it was recorded and is searched. */
+export const callError = (sentence: string) => (i18n.lang === 'en' ? sentence : hubText(sentence));
+
 /** A sentence of the hub in the language of the page. */
 export function hubText(sentence: string): string {
   const found = readMessage(sentence);

@@ -37,7 +37,7 @@ export function fitName(name: string): string {
 function fromJson(text: string): Understood {
   let value: unknown;
   try {
-    value = lenient(text);
+    value = parseLenientJson(text);
   } catch (error) {
     return { kind: 'wrong', why: (error as Error).message };
   }
@@ -47,7 +47,7 @@ function fromJson(text: string): Understood {
 }
 
 /** JSON with comments, trailing commas or without its outer braces, as READMEs have it. */
-function lenient(text: string): unknown {
+export function parseLenientJson(text: string): unknown {
   const plain = stripped(text);
   for (const candidate of [text, plain, `{${plain}}`]) {
     try {

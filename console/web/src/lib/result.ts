@@ -6,32 +6,56 @@ export interface Rows {
   rows: Record<string, unknown>[];
 }
 
+/** What a browser does not show: sounds and other files, in Base64. */
+export interface ResultFile {
+  name: string;
+  mime: string;
+  data: string;
+}
+
 export interface Shown {
   rows: Rows | null;
   value: unknown;
   text: string;
   images: { mime: string; data: string }[];
+  files: ResultFile[];
   isError: boolean;
 }
 
 export function shown(result: ToolResult): Shown {
   const content = result.content ?? [];
   const text = content.map(textOf).filter(Boolean).join('\n');
+  const blobs = content.flatMap(blobOf).map((it, n) => ({ ...it, name: it.name || fileName(it.mime, n) }));
   const value = result.structuredContent ?? parsed(text);
   return {
     rows: rowsOf(value),
     value,
     text,
-    images: content.filter((it) => it.type === 'image' && it.data && /^image\/(png|jpeg|gif|webp|svg\+xml)$/.test(it.mimeType ?? '')).map((it) => ({ mime: it.mimeType!, data: it.data! })),
+    images: blobs.filter((it) => isPicture(it.mime)),
+    files: blobs.filter((it) => !isPicture(it.mime)),
     isError: result.isError === true,
   };
+}
+
+export const isPicture = (mime: string | undefined) => /^image\/(png|jpeg|gif|webp|svg\+xml)$/.test(mime ?? '');
+
+/** The last part of an address, as the name of a file. */
+export const lastPart = (uri: string | undefined) => (uri ?? '').split(/[?#]/)[0].split('/').pop()?.replace(/[^\p{L}\p{N}._-]+/gu, '_') ?? '';
+
+const fileName = (mime: string, n: number) => `result-${n + 1}.${(mime.split('/')[1] ?? 'bin').replace(/[^a-z0-9]+.*$/i, '') || 'bin'}`;
+
+function blobOf(content: Content): ResultFile[] {
+  const { type, data, mimeType, resource } = content;
+  if ((type === 'image' || type === 'audio') && data) return [{ name: '', mime: mimeType ?? '', data }];
+  if (type === 'resource' && resource?.blob) return [{ name: lastPart(resource.uri), mime: resource.mimeType ?? '', data: resource.blob }];
+  return [];
 }
 
 function textOf(content: Content): string {
   switch (content.type) {
     case 'text': return content.text ?? '';
     case 'resource': return content.resource?.text ?? content.resource?.uri ?? '';
-    case 'resource_link': return content.uri ?? '';
+    case 'resource_link': return [content.name, content.uri].filter(Boolean).join('  ');
     default: return '';
   }
 }

@@ -155,9 +155,12 @@ export function fromRecord(record: Data): Run {
   };
 }
 
-/** Whether a run failed, or was cut, because the model reads too few tokens at once. */
+/** Whether a run failed, or was cut, because the model reads too few tokens at once: one whose
+ * answer was cut while the descriptions of tools took most of what it read lacks room for it. */
 export function lacksContext(run: Run): boolean {
-  return /context|too many tokens|exceeds.*tokens|n_ctx|num_ctx/i.test(run.error ?? '');
+  const lastTokens = run.rounds.at(-1)?.tokens ?? run.tokens ?? 0;
+  const isFull = run.cut === 'length' && lastTokens > 0 && (run.toolTokens ?? 0) * 2 > lastTokens;
+  return isFull || /context|too many tokens|exceeds.*tokens|n_ctx|num_ctx/i.test(run.error ?? '');
 }
 
 /** Events of a stream, whatever pieces it comes in. */

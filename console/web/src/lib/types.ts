@@ -153,7 +153,8 @@ export interface Content {
   data?: string;
   mimeType?: string;
   uri?: string;
-  resource?: { uri: string; text?: string; mimeType?: string };
+  name?: string;
+  resource?: { uri: string; text?: string; blob?: string; mimeType?: string };
 }
 
 export interface ToolResult {
@@ -197,6 +198,8 @@ export interface Usage {
   to: number;
   spanMinutes: number;
   kept: boolean;
+  /** When the first counted call was, if earlier ones match, too. */
+  firstCounted: number | null;
   total: UsageFigures;
   slots: (UsageFigures & { at: number })[];
   tools: (UsageFigures & { name: string; server: string })[];

@@ -1,0 +1,1 @@
+function e(e,t){let n=URL.createObjectURL(t);Object.assign(document.createElement(`a`),{href:n,download:e}).click(),setTimeout(()=>URL.revokeObjectURL(n),1e3)}function t(e){return Uint8Array.from(atob(e),e=>e.charCodeAt(0))}export{e as n,t};
