@@ -253,108 +253,109 @@ impl Catalog {
 
     /// Calls a tool. A tool that fails returns a result that says so; an `Err` means that
     /// the request itself was wrong.
-    pub async fn call_tool(
-        &self,
-        caller: &Caller,
-        name: &str,
-        arguments: Arc<CallArguments>,
-        context: Arc<RequestContext>,
-    ) -> Result<EntryResponse, RpcError> {
-        match self.snapshot().search_tool(caller, name)? {
-            None => self.call_entry(caller, name, arguments, context).await,
-            // Boxed, because it would make the future of every other call larger.
-            Some(tool) => Box::pin(self.call_search_tool(tool, caller, arguments, context)).await,
-        }
-    }
-
-    /// Boxed, so that it is compiled in this crate only, not in each that calls tools
-    /// (ADR 0010).
-    fn call_entry<'a>(
+    pub fn call_tool<'a>(
         &'a self,
         caller: &'a Caller,
         name: &'a str,
         arguments: Arc<CallArguments>,
-        mut context: Arc<RequestContext>,
+        context: Arc<RequestContext>,
     ) -> BoxFuture<'a, Result<EntryResponse, RpcError>> {
+        // Boxed, so that it is compiled in this crate only, not in each that calls tools
+        // (ADR 0010).
         Box::pin(async move {
-            let trace = context.remote_trace();
-            let mut request = CallRequest {
-                tool: Arc::clone(&NO_NAME),
-                server: Arc::clone(&NO_NAME),
-                principal: caller.principal.shared_name(),
-                client: context.client.clone(),
-                remote_ip: caller.remote_ip,
-                request_id: context.request_id,
-                arguments: arguments.shared_text(),
-            };
-            let found = match self.available_tool(caller, name) {
-                // Boxed, because it is rare and would make the future of every call larger.
-                Ok(None) => Box::pin(self.connect_and_find_tool(caller, name)).await,
-                Ok(Some(entry)) => Ok(entry),
-                Err(error) => Err(error),
-            };
-            let entry = match found {
-                Ok(entry) => entry,
-                Err(error) => {
-                    request.tool = name.chars().take(100).collect::<String>().into();
-                    self.journal
-                        .begin_call(request, trace)
-                        .finish(ToolCallOutcome::Refused, &error.message);
-                    return Err(error);
-                }
-            };
-            request.tool = Arc::clone(&entry.public_name);
-            request.server = Arc::clone(&entry.server);
-            let mut started = self.journal.begin_call(request, trace);
-            if let Some(id) = started.request_id().filter(|it| *it != context.request_id) {
-                // This call started a trace, so SQL statements below it use that trace's id.
-                Arc::make_mut(&mut context).request_id = id;
-            }
-            if let Err(error) = self.check_call(caller, &entry, &arguments).await {
-                let response = entry.failure(&error);
-                started.finish(ToolCallOutcome::Refused, response.as_json());
-                return Ok(EntryResponse::Complete(response));
-            }
-            let log = context
-                .log_level
-                .map(|_| (Arc::clone(&context), Instant::now()));
-            started.mark_forwarded();
-            let response = self
-                .invoke(caller, &entry, EntryAction::CallTool(arguments), context)
-                .instrument(started.span().clone())
-                .await;
-            started.mark_answered();
-            let response = match response {
-                Ok(response) => response,
-                Err(timed_out) => {
-                    let response = entry.failure(&format!("{name} {timed_out}"));
-                    started.finish(ToolCallOutcome::TimedOut, response.as_json());
-                    return Ok(EntryResponse::Complete(response));
-                }
-            };
-            if let Some((log, started)) = log {
-                let took = started.elapsed().as_secs_f64() * 1000.0;
-                let data =
-                    json!({"tool": name, "milliseconds": took, "answered": response.is_ok()});
-                Box::pin(log.send_log(LoggingLevel::Debug, "maru.tool", &data)).await;
-            }
-            match response {
-                Ok(EntryResponse::Complete(result)) => {
-                    let result = self.limits().result_limits.apply(result);
-                    let result = fit_output_schema(&entry, result);
-                    started.finish(call_outcome(&result), result.as_json());
-                    Ok(EntryResponse::Complete(result))
-                }
-                Ok(needed @ EntryResponse::InputRequired(_)) => {
-                    started.discard();
-                    Ok(needed)
-                }
-                Err(error) => {
-                    started.finish(ToolCallOutcome::Refused, &error.message);
-                    Err(error)
+            match self.snapshot().search_tool(caller, name)? {
+                None => self.call_entry(caller, name, arguments, context).await,
+                // Boxed, because it would make the future of every other call larger.
+                Some(tool) => {
+                    Box::pin(self.call_search_tool(tool, caller, arguments, context)).await
                 }
             }
         })
+    }
+
+    async fn call_entry(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Arc<CallArguments>,
+        mut context: Arc<RequestContext>,
+    ) -> Result<EntryResponse, RpcError> {
+        let trace = context.remote_trace();
+        let mut request = CallRequest {
+            tool: Arc::clone(&NO_NAME),
+            server: Arc::clone(&NO_NAME),
+            principal: caller.principal.shared_name(),
+            client: context.client.clone(),
+            remote_ip: caller.remote_ip,
+            request_id: context.request_id,
+            arguments: arguments.shared_text(),
+        };
+        let found = match self.available_tool(caller, name) {
+            // Boxed, because it is rare and would make the future of every call larger.
+            Ok(None) => Box::pin(self.connect_and_find_tool(caller, name)).await,
+            Ok(Some(entry)) => Ok(entry),
+            Err(error) => Err(error),
+        };
+        let entry = match found {
+            Ok(entry) => entry,
+            Err(error) => {
+                request.tool = name.chars().take(100).collect::<String>().into();
+                self.journal
+                    .begin_call(request, trace)
+                    .finish(ToolCallOutcome::Refused, &error.message);
+                return Err(error);
+            }
+        };
+        request.tool = Arc::clone(&entry.public_name);
+        request.server = Arc::clone(&entry.server);
+        let mut started = self.journal.begin_call(request, trace);
+        if let Some(id) = started.request_id().filter(|it| *it != context.request_id) {
+            // This call started a trace, so SQL statements below it use that trace's id.
+            Arc::make_mut(&mut context).request_id = id;
+        }
+        if let Err(error) = self.check_call(caller, &entry, &arguments).await {
+            let response = entry.failure(&error);
+            started.finish(ToolCallOutcome::Refused, response.as_json());
+            return Ok(EntryResponse::Complete(response));
+        }
+        let log = context
+            .log_level
+            .map(|_| (Arc::clone(&context), Instant::now()));
+        started.mark_forwarded();
+        let response = self
+            .invoke(caller, &entry, EntryAction::CallTool(arguments), context)
+            .instrument(started.span().clone())
+            .await;
+        started.mark_answered();
+        let response = match response {
+            Ok(response) => response,
+            Err(timed_out) => {
+                let response = entry.failure(&format!("{name} {timed_out}"));
+                started.finish(ToolCallOutcome::TimedOut, response.as_json());
+                return Ok(EntryResponse::Complete(response));
+            }
+        };
+        if let Some((log, started)) = log {
+            let took = started.elapsed().as_secs_f64() * 1000.0;
+            let data = json!({"tool": name, "milliseconds": took, "answered": response.is_ok()});
+            Box::pin(log.send_log(LoggingLevel::Debug, "maru.tool", &data)).await;
+        }
+        match response {
+            Ok(EntryResponse::Complete(result)) => {
+                let result = self.limits().result_limits.apply(result);
+                let result = fit_output_schema(&entry, result);
+                started.finish(call_outcome(&result), result.as_json());
+                Ok(EntryResponse::Complete(result))
+            }
+            Ok(needed @ EntryResponse::InputRequired(_)) => {
+                started.discard();
+                Ok(needed)
+            }
+            Err(error) => {
+                started.finish(ToolCallOutcome::Refused, &error.message);
+                Err(error)
+            }
+        }
     }
 
     /// Checks the arguments and the limits of a call; the error is for the caller.
