@@ -1,1 +1,1 @@
-import{$ as e}from"./i18n.svelte.js";var t=e({any:!1});export{t};
+import{et as e}from"./i18n.svelte.js";var t=e({any:!1});export{t};
