@@ -4,9 +4,9 @@ import { definitionOf, formOf } from '../src/lib/models';
 
 describe('the form of a model', () => {
   test('what is typed is what is sent, and what is empty keeps its default', () => {
-    const definition = { name: 'qwen', backend: 'openai', base_url: 'http://127.0.0.1:1/v1', aliases: ['a', 'b'], max_concurrent: 4, price: { input: 0.5, output: 2 }, api_key: '***', tool_mode: 'prompt', dialect: 'auto' };
+    const definition = { name: 'qwen', backend: 'openai', base_url: 'http://127.0.0.1:1/v1', aliases: ['a', 'b'], max_concurrent: 4, price: { input: 0.5, output: 2 }, api_key: '***', tool_mode: 'prompt', dialect: 'auto', starts_in_reasoning: 'auto' };
     expect(definitionOf(formOf(definition))).toEqual(definition);
-    expect(definitionOf(formOf({ name: ' x ' }))).toEqual({ name: 'x', backend: 'openai', tool_mode: 'auto', dialect: 'auto', api_key: '' });
+    expect(definitionOf(formOf({ name: ' x ' }))).toEqual({ name: 'x', backend: 'openai', tool_mode: 'auto', dialect: 'auto', starts_in_reasoning: 'auto', api_key: '' });
     expect(definitionOf({ ...formOf({ name: 'x' }), timeout_ms: 'soon' }).timeout_ms).toBe('soon');
   });
 });
