@@ -812,7 +812,7 @@ const tests = {
     await hub.mcp('tools/call', { name: 'search_docs', arguments: { query: 5, token: 'canary-in-call' } });
     await hub.stop();
     await hub.run();
-    for (const [locale, search, reason, error] of [['en-US', 'Search tool, client, arguments and error', /not of type/, 'Error'], ['ko-KR', '도구, 클라이언트, 인수, 오류 검색', /query.*string 타입이 아닙니다/, '오류']]) {
+    for (const [locale, search, reason, error] of [['en-US', 'Search tool, client, arguments and error', /not of type/, 'Error'], ['ko-KR', '도구, 클라이언트, 인수, 오류 검색', /query.*타입이 아닙니다/, '오류']]) {
       const context = await signedIn(hub, { locale });
       const page = await context.newPage();
       await page.goto(`${hub.url}/activity?outcome=error&since=24h`);
