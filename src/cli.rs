@@ -4,6 +4,7 @@ mod audit;
 mod call;
 mod call_progress;
 mod calls;
+mod catalog_client;
 mod chat;
 mod client;
 mod config;

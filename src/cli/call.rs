@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::{
     EXIT_CANNOT_RUN,
-    call_progress::CallProgress,
-    client::{CatalogClient, CliCallOutcome},
+    call_progress::CallProgressLine,
+    catalog_client::{CatalogClient, CliCallOutcome},
     context::{CliContext, OutputFormat},
     serve::block_on,
     terminal, yaml,
@@ -46,7 +46,7 @@ pub(super) fn run(context: &CliContext, options: &CallArgs) -> Result<ExitCode> 
     };
     let limit = context.config().mcp.security.max_tool_output_length;
     let limit = limit.unwrap_or(DEFAULT_MAX_OUTPUT_CHARS);
-    let progress = CallProgress::new(&options.name);
+    let progress = CallProgressLine::new(&options.name);
     let outcome = block_on(progress.show_during(async {
         let client = CatalogClient::open(context).await?;
         let on_notification = |it: &Value| progress.on_notification(it);

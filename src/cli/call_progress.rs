@@ -11,7 +11,7 @@ use super::terminal::{ProgressLine, text_of};
 const DRAW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The line of a call on a terminal.
-pub(super) struct CallProgress<'a> {
+pub(super) struct CallProgressLine<'a> {
     tool: &'a str,
     started: Instant,
     line: RefCell<ProgressLine>,
@@ -19,7 +19,7 @@ pub(super) struct CallProgress<'a> {
     reported: RefCell<String>,
 }
 
-impl<'a> CallProgress<'a> {
+impl<'a> CallProgressLine<'a> {
     pub(super) fn new(tool: &'a str) -> Self {
         Self {
             tool,

@@ -1,13 +1,12 @@
-//! Clients of the running hub, or of a catalog in this process if no hub runs.
+//! A client of the running hub.
 
 use std::{
     fs,
     pin::pin,
-    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Request, Response,
@@ -21,17 +20,15 @@ use serde_json::{Value, json};
 use tokio::time;
 
 use super::{
+    catalog_client::CliCallOutcome,
     context::CliContext,
     hub_endpoint::{HubEndpoint, HubStream},
     remote_hub::RemoteHub,
     servers::percent_encode,
-    terminal,
 };
 use crate::{
-    app::{HTTP_SOCKET, HubCore, running_hub},
-    auth::Principal,
+    app::{HTTP_SOCKET, running_hub},
     config::{Config, ValueOrigin},
-    tools::{Caller, CatalogScope, EntryResponse, EntryResult},
 };
 
 /// How long a stream may be silent before the hub counts as disconnected: longer than
@@ -39,21 +36,6 @@ use crate::{
 const MAX_STREAM_SILENCE: Duration = Duration::from_secs(60);
 /// The maximum size of a response that is read whole.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
-
-/// Lists and calls tools, through a hub or in this process.
-#[derive(Debug)]
-pub(super) enum CatalogClient {
-    Hub(HubClient),
-    InProcess(InProcessCatalog),
-}
-
-/// The catalog of this process, with the settings and the store that a hub would have.
-#[derive(Debug)]
-pub(super) struct InProcessCatalog {
-    pub(super) core: Box<HubCore>,
-    /// Says that no hub runs, and what is done instead.
-    note: String,
-}
 
 /// Sends requests to a running hub.
 #[derive(Debug)]
@@ -66,98 +48,11 @@ pub(super) struct HubClient {
     deadline: Duration,
 }
 
-/// The outcome of a call.
-#[derive(Debug)]
-pub(super) enum CliCallOutcome {
-    /// The tool's result.
-    Result(EntryResult),
-    /// The reason why the call could not be made.
-    Refused(String),
-}
-
 /// The message of an error response of the hub.
 pub(super) fn error_message(response: &Value) -> &str {
     let error = &response["error"];
     let message = error.as_str().or(error["message"].as_str());
     message.unwrap_or("the hub refused the request without a reason")
-}
-
-impl CatalogClient {
-    /// Uses the hub at `--listen`, the hub that runs on this data directory, or a catalog in
-    /// this process.
-    pub(super) async fn open(context: &CliContext) -> Result<Self> {
-        if let Some(hub) = HubClient::find(context)? {
-            return Ok(Self::Hub(hub));
-        }
-        let core = HubCore::open(context.config().clone(), None).await?;
-        core.servers.wait_for_first_connect().await;
-        Ok(Self::InProcess(InProcessCatalog {
-            core: Box::new(core),
-            note: format!(
-                "no hub runs on {}, so this command started the servers for itself",
-                context.config().data_dir.display()
-            ),
-        }))
-    }
-
-    /// Returns the entries of `tools/list`.
-    pub(super) async fn tools(&self) -> Result<Vec<Value>> {
-        let text = match self {
-            Self::InProcess(own) => {
-                let snapshot = own.core.catalog.snapshot();
-                let view = snapshot.view(&CatalogScope::All);
-                let view = view.map_err(|error| anyhow!(error.message))?;
-                own.print_note();
-                view.tools.json().to_owned()
-            }
-            Self::Hub(hub) => match hub.send_mcp("tools/list", json!({})).await? {
-                Ok(result) => result["tools"].to_string(),
-                Err(reason) => {
-                    bail!(
-                        "the hub at {} did not list its tools: {reason}",
-                        hub.address
-                    )
-                }
-            },
-        };
-        serde_json::from_str(&text).context("the list of tools is not JSON")
-    }
-
-    /// Calls a tool. What a hub says while the tool runs goes to `on_notification`.
-    pub(super) async fn call(
-        &self,
-        name: &str,
-        arguments: Value,
-        on_notification: impl Fn(&Value),
-    ) -> Result<CliCallOutcome> {
-        match self {
-            Self::Hub(hub) => hub.call_tool(name, arguments, on_notification).await,
-            Self::InProcess(own) => Ok(own.call(name, arguments).await),
-        }
-    }
-}
-
-impl InProcessCatalog {
-    async fn call(&self, name: &str, arguments: Value) -> CliCallOutcome {
-        let caller = Caller::new(Principal::local(), CatalogScope::All);
-        let arguments = Arc::new(arguments.into());
-        let catalog = &self.core.catalog;
-        let call = catalog.call_tool(&caller, name, arguments, Arc::default());
-        match call.await {
-            Ok(EntryResponse::Complete(result)) => {
-                self.print_note();
-                CliCallOutcome::Result(result)
-            }
-            Ok(EntryResponse::InputRequired(_)) => CliCallOutcome::Refused(
-                "the tool requests input from its caller, which needs an MCP client".to_owned(),
-            ),
-            Err(error) => CliCallOutcome::Refused(format!("{} ({})", error.message, self.note)),
-        }
-    }
-
-    pub(super) fn print_note(&self) {
-        terminal::print_note(&self.note);
-    }
 }
 
 impl HubClient {
@@ -433,13 +328,17 @@ impl HubClient {
     }
 
     /// Sends an MCP request; returns its result or the message of its error.
-    async fn send_mcp(&self, method: &str, params: Value) -> Result<Result<Value, String>> {
+    pub(super) async fn send_mcp(
+        &self,
+        method: &str,
+        params: Value,
+    ) -> Result<Result<Value, String>> {
         let request = self.mcp_request(method, params, json!({}))?;
         let (_, text) = self.send(request).await?;
         Ok(rpc_outcome(&parse_json(&text)?))
     }
 
-    async fn call_tool(
+    pub(super) async fn call_tool(
         &self,
         name: &str,
         arguments: Value,

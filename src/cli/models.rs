@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    client::{CatalogClient, HubClient},
+    catalog_client::CatalogClient,
+    client::HubClient,
     context::{CliContext, OutputFormat},
     serve::block_on,
     terminal,

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{
     call::{self, CallArgs},
-    client::{CatalogClient, HubClient},
+    catalog_client::CatalogClient,
+    client::HubClient,
     context::{CliContext, OutputFormat},
     limits::names_of,
     serve::block_on,

@@ -13,7 +13,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use axum::{Extension, extract::State, http::StatusCode, response::Response};
 use serde_json::{Value, json};
 
-use self::{import::ImportRequest, import_plan::ImportPreview};
+use self::{
+    import::ImportRequest,
+    import_plan::{ImportPreview, plan_import},
+};
 use super::{HubState, body::JsonBody, servers::json_error};
 use maru_auth::Principal;
 use maru_config::{has_yaml_aliases, parse_yaml};
@@ -56,7 +59,7 @@ pub(super) async fn import(
             return json_error(StatusCode::BAD_REQUEST, &message, Some("document"));
         }
     };
-    let plan = request.plan(&hub, &mut missing).await;
+    let plan = plan_import(&request, &hub, &mut missing).await;
     if !missing.is_empty() && !request.dry_run {
         let names: Vec<&String> = missing.iter().collect();
         let shown = json!({

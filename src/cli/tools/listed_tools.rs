@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        client::{CatalogClient, CliCallOutcome, HubClient},
+        catalog_client::{CatalogClient, CliCallOutcome},
+        client::HubClient,
         context::CliContext,
         serve::block_on,
         servers::percent_encode,

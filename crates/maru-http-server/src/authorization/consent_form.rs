@@ -30,10 +30,10 @@ pub(super) fn known_servers(hub: &HubState, person: &SignedInPerson) -> Vec<Stri
 }
 
 /// The tools that a person may choose from.
-pub(super) fn known_tools(hub: &HubState, person: &SignedInPerson) -> ToolChoice {
+pub(super) fn known_tools(hub: &HubState, person: &SignedInPerson) -> ChoosableTools {
     let snapshot = hub.engine.catalog().snapshot();
     let caller = Caller::new(person.principal.clone(), CatalogScope::All);
-    let mut choice = ToolChoice::default();
+    let mut choice = ChoosableTools::default();
     let mut bytes = 0;
     let visible = snapshot.visible_to(&caller);
     for tool in visible.iter().flat_map(|it| it.tools.entries()) {
@@ -56,12 +56,12 @@ pub(super) struct ConsentForm<'a> {
     pub(super) token: &'a str,
     pub(super) requested: AccessRole,
     pub(super) servers: Vec<String>,
-    pub(super) tools: ToolChoice,
+    pub(super) tools: ChoosableTools,
 }
 
 /// Tools as `server.tool`.
 #[derive(Default)]
-pub(super) struct ToolChoice {
+pub(super) struct ChoosableTools {
     by_server: BTreeMap<String, Vec<String>>,
     /// Whether there are more than fit into a form.
     is_cut: bool,
