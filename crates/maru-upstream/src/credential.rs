@@ -437,9 +437,12 @@ impl Credential {
             key: key.as_ref(),
             resource: found.resource.as_deref(),
         };
-        let tokens = request
+        let mut tokens = request
             .client_credentials(http, &scope, clock::now_ms())
             .await?;
+        // Servers should not give one here. To use it takes the secret or key of the
+        // settings, with which maru gets a new token as well.
+        tokens.refresh_token = None;
         Ok(StoredCredential {
             server_url: self.server_url.clone(),
             resource: found.resource,
