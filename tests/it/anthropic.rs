@@ -313,16 +313,8 @@ async fn every_end_has_its_stop_reason() {
 
 #[tokio::test]
 async fn tokens_that_no_backend_counts_are_estimated() {
-    let model = FakeModelServer::start(|_, seen| {
-        if seen.body["stream"] == true {
-            streamed_by_byte("text", "stop")
-        } else {
-            let message = json!({"role": "assistant", "content": "text"});
-            let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
-            crate::openai::fake_model::json_response(200, "", &json!({"choices": [choice]}))
-        }
-    })
-    .await;
+    // It counts nothing, and answers in a stream whoever asks.
+    let model = FakeModelServer::start_with_steps(streamed_by_byte("text", "stop")).await;
     let hub = hub_of(&model).await;
     let whole = whole_message(&hub, json!({})).await;
     let streamed = streamed_message(&hub, json!({})).await;

@@ -176,7 +176,7 @@ async fn times_of_a_slow_model_are_counted() {
         vec![
             stream_head(),
             pause(),
-            delta_step(json!({"content": "a"}), None),
+            delta_step(json!({"content": "Good day."}), None),
             pause(),
             delta_step(json!({}), Some("stop")),
             ScriptStep::Send("data: [DONE]\n\n".to_owned()),

@@ -211,14 +211,9 @@ impl ResponseDecoder {
         self.finish_reason.is_some()
     }
 
-    /// Whether the text turned out to begin inside reasoning.
-    pub(super) fn started_in_reasoning(&self) -> bool {
-        self.parser.started_in_reasoning()
-    }
-
-    /// Whether text is held back because it may be reasoning.
-    pub(super) fn holds_start_text(&self) -> bool {
-        self.parser.holds_start_text()
+    /// What is known of the text so far.
+    pub(super) fn text_parser(&self) -> &DialectParser {
+        &self.parser
     }
 
     /// How many bytes are held back and looked at again when more arrives.

@@ -201,7 +201,10 @@ impl ChatStream {
             _ => None,
         });
         if let (Some(finish), Some(decoder)) = (finish, &self.decoder) {
-            let started = decoder.response_decoder.started_in_reasoning();
+            let started = decoder
+                .response_decoder
+                .text_parser()
+                .started_in_reasoning();
             if started || finish == FinishReason::Stop {
                 self.reasoning_starts.record(&self.backend_model, started);
             }
@@ -262,7 +265,7 @@ impl ChatStream {
     /// beginning counts.
     fn holds_start_text(&self) -> bool {
         let decoder = self.decoder.as_ref();
-        decoder.is_some_and(|it| it.response_decoder.holds_start_text())
+        decoder.is_some_and(|it| it.response_decoder.text_parser().holds_start_text())
     }
 
     /// Gives up a response that has not begun.

@@ -44,11 +44,7 @@ pub(super) fn parse(body: Value) -> Result<ParsedRequest<MessageWriter>, ApiErro
         other,
         anthropic_members,
     };
-    let estimated_input = if stream {
-        estimate_request_tokens(&request)
-    } else {
-        0
-    };
+    let estimated_input = estimate_request_tokens(&request);
     let shows_thinking = shows_thinking(request.anthropic_members.get("thinking"));
     Ok(ParsedRequest {
         api: MessageWriter::new(&request.model, shows_thinking, estimated_input),

@@ -21,7 +21,7 @@ static PING: LazyLock<String> =
 pub(in super::super) struct MessageWriter {
     model: String,
     shows_thinking: bool,
-    /// The tokens of the request, as a stream says before the backend has counted them.
+    /// The tokens of the request, unless the backend counts them.
     estimated_input: usize,
     /// Whether the model declined.
     is_refused: bool,
