@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 
+import openai
 import pytest
 
 from own_network import Hub, enter_own_network
@@ -29,6 +30,8 @@ class Outcomes:
         for item in items:
             if item.name.startswith("test_responses"):
                 item.module.match_regex = lambda _regex, text: bool(text)
+                # The key of clients that insist on one.
+                item.module.OpenAI = lambda api_key, **rest: openai.OpenAI(api_key="local", **rest)
 
     def pytest_runtest_logreport(self, report):
         name = report.nodeid.split("::")[1]

@@ -15,6 +15,9 @@ parameters.hostnames = ["127.0.0.1"]
 parameters.port = 0
 parameters.n_ctx = 4096
 parameters.n_parallel = 1
+# Several threads wait for each other in a loop, which takes minutes beside other tests.
+parameters.cpuparams.n_threads = 1
+parameters.cpuparams_batch.n_threads = 1
 parameters.use_jinja = True
 server = xllamacpp.Server(parameters)
 print(server.listening_address, flush=True)
