@@ -519,6 +519,7 @@ fn every_admin_change() -> Vec<(&'static str, String)> {
             "custom-tools" => "plus",
             "tools" => "search_docs",
             "accounts" => "kim",
+            "allowed-hosts" => "kept.example",
             _ => "kept",
         };
         let steps = rule.path.split('/').map(|step| match step {
@@ -580,7 +581,7 @@ async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
             "/api/accounts",
             json!({"name": "kim", "role": "reader"}),
         ),
-        ("PUT", "/api/allowed-hosts/kept", Value::Null),
+        ("PUT", "/api/allowed-hosts/kept.example", Value::Null),
         (
             "PUT",
             "/api/budgets/kept",

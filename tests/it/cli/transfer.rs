@@ -62,11 +62,11 @@ async fn fill_more(hub: &TestHub) {
         "definition": "SELECT city FROM shop",
     });
     let model =
-        json!({"name": "far", "base_url": "http://10.255.255.1:9/v1", "api_key": "s3cret-key"});
+        json!({"name": "far", "base_url": "http://203.0.113.9:9/v1", "api_key": "s3cret-key"});
     let words = json!({"description": "Our documents.", "tags": ["docs"]});
     for (method, path, body) in [
         ("PUT", "/api/tools/search_docs/override", words),
-        ("PUT", "/api/allowed-hosts/10.255.255.1", Value::Null),
+        ("PUT", "/api/allowed-hosts/203.0.113.9", Value::Null),
         ("POST", "/api/models", model),
         ("POST", "/api/sources", source),
         ("POST", "/api/custom-tools", query),
@@ -131,7 +131,7 @@ async fn exported_hub_is_imported_whole_and_without_secrets() {
         "server files: would be created",
         "source sales: would be created\n",
         "tool cities: would be created\n",
-        "allowed host 10.255.255.1: would be created\n",
+        "allowed host 203.0.113.9: would be created\n",
         "toolset docs: would be created\n",
         "tool override maru.search_docs: would be created\n",
         "budget month: would be created\n",
@@ -166,7 +166,7 @@ async fn exported_hub_is_imported_whole_and_without_secrets() {
         ("/api/toolsets/docs", "tag:docs"),
         ("/api/tool-overrides", "Our documents."),
         ("/api/budgets", "5000"),
-        ("/api/allowed-hosts", "10.255.255.1"),
+        ("/api/allowed-hosts", "203.0.113.9"),
     ] {
         let shown = second.send_as_admin("GET", path, Value::Null).await;
         let shown = shown.text().await;
