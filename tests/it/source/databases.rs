@@ -7,7 +7,7 @@ use std::{
 
 use maru_postgres::{PostgresAddress, PostgresServer, TlsOptions};
 use maru_runtime::tasks::Tasks;
-use maru_sources::{DataSource, QueryLimits, QueryParameters, QueryRows, SourceSettings};
+use maru_sources::{DataSource, QueryParameters, QueryRows, SourceSettings};
 
 use crate::postgres_cluster::PostgresCluster;
 
@@ -71,13 +71,13 @@ pub(super) fn sqlite_fixture(directory: &Path) -> PathBuf {
     path
 }
 
-/// Runs a query without parameters.
+/// Runs a query without parameters, as far as the source lets it.
 pub(super) async fn query_rows(
     source: &DataSource,
     sql: &str,
 ) -> Result<QueryRows, maru_sources::Error> {
-    let limits = QueryLimits::default();
-    source.query(sql, &QueryParameters::default(), limits).await
+    let parameters = QueryParameters::default();
+    source.query(sql, &parameters, source.limits()).await
 }
 
 /// The JSON of a query that works.
