@@ -278,7 +278,8 @@ async fn model_that_floods_is_disconnected() {
             assert_eq!(status, 200);
             assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
         } else {
-            assert_eq!(status, 502, "{mode}: {text}");
+            let cause = "more comments and empty events than a stream may have";
+            assert!(text.contains(cause), "{mode}: {status} {text}");
         }
     }
 }
