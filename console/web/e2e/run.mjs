@@ -1402,14 +1402,15 @@ const tests = {
     ]) {
       // From the console, and from the page of a client.
       for (const [path, link, arrived] of [
-        ['/', words.console, (page) => page.locator('[data-tool], tr[data-server], h1').first()],
+        ['/', words.console, (page) => page.locator('a[href="/tools"]').first()],
         [`/oauth/authorize?${query}`, words.page, (page) => page.getByRole('heading', { name: words.title })],
       ]) {
         const context = await open({ errors, locale });
         const page = await context.newPage();
         await page.goto(hub.url + path);
+        const back = page.waitForResponse((it) => it.url().startsWith(`${hub.url}/oauth/oidc/callback`));
         await page.getByRole('link', { name: link }).click();
-        await page.waitForURL(`${hub.url}/**`);
+        await back;
         await arrived(page).waitFor();
         const session = await (await context.request.get(`${hub.url}/api/session`)).json();
         assert.deepEqual([session.name, session.role], ['oidc:person', 'agent']);

@@ -67,7 +67,7 @@ addEventListener('popstate', () => {
 addEventListener('click', (event) => {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const link = (event.target as Element | null)?.closest?.('a');
-  if (!link || link.target || link.origin !== location.origin || link.hasAttribute('download')) return;
+  if (!link || link.target || link.origin !== location.origin || link.hasAttribute('download') || link.relList.contains('external')) return;
   if (link.pathname === location.pathname && link.hash) return;
   event.preventDefault();
   go(link.pathname + link.search);
