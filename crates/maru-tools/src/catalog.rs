@@ -26,12 +26,12 @@ use super::{
     entry::{
         CallArguments, CatalogEntry, EntryAction, EntryRequest, EntryResponse, OWN_SERVER_NAME,
     },
-    name,
     not_found::{entry_not_found, resource_not_found},
     quota::CallQuota,
     result::{EntryResult, FailureFormat, ResultLimits, ResultStatus},
     rules::CatalogRules,
     search::ToolSearch,
+    search_tools::SearchTool,
     snapshot::CatalogSnapshot,
     tool_override::ToolOverrides,
     toolset::Toolsets,
@@ -70,6 +70,14 @@ impl fmt::Debug for ServerConnector {
 
 /// How many updated resource URIs are buffered for the slowest subscriber.
 const MAX_PENDING_UPDATES: usize = 1024;
+
+/// A call as a client requests it.
+struct RequestedCall<'a> {
+    name: &'a str,
+    arguments: Arc<CallArguments>,
+    /// The search tool that it is called through.
+    through: Option<SearchTool>,
+}
 
 /// Limits of one call.
 #[derive(Clone, Copy, Debug)]
@@ -243,8 +251,7 @@ impl Catalog {
 
     async fn connect_server_of(&self, caller: &Caller, name: &str) -> Result<bool, String> {
         let snapshot = self.snapshot();
-        let may_connect = |server: &&str| snapshot.may_connect_for(caller, server, name);
-        let server = name::server_of(name).filter(may_connect);
+        let server = snapshot.server_to_connect(caller, name);
         match (server, self.connector.get()) {
             (Some(server), Some(connector)) => (connector.0)(server.to_owned()).await,
             _ => Ok(false),
@@ -264,7 +271,14 @@ impl Catalog {
         // (ADR 0010).
         Box::pin(async move {
             match self.snapshot().search_tool(caller, name)? {
-                None => self.call_entry(caller, name, arguments, context).await,
+                None => {
+                    let call = RequestedCall {
+                        name,
+                        arguments,
+                        through: None,
+                    };
+                    self.call_entry(caller, call, context).await
+                }
                 // Boxed, because it would make the future of every other call larger.
                 Some(tool) => {
                     Box::pin(self.call_search_tool(tool, caller, arguments, context)).await
@@ -276,10 +290,14 @@ impl Catalog {
     async fn call_entry(
         &self,
         caller: &Caller,
-        name: &str,
-        arguments: Arc<CallArguments>,
+        call: RequestedCall<'_>,
         mut context: Arc<RequestContext>,
     ) -> Result<EntryResponse, RpcError> {
+        let RequestedCall {
+            name,
+            arguments,
+            through,
+        } = call;
         let trace = context.remote_trace();
         let mut request = CallRequest {
             tool: Arc::clone(&NO_NAME),
@@ -313,7 +331,13 @@ impl Catalog {
             // This call started a trace, so SQL statements below it use that trace's id.
             Arc::make_mut(&mut context).request_id = id;
         }
-        if let Err(error) = self.check_call(caller, &entry, &arguments).await {
+        // Checked on the tool that is called: its server may have connected for this call.
+        let permitted = through.map_or(Ok(()), |it| it.check_target(&entry));
+        let checked = match permitted {
+            Ok(()) => self.check_call(caller, &entry, &arguments).await,
+            refused => refused,
+        };
+        if let Err(error) = checked {
             let response = entry.failure(&error);
             started.finish(ToolCallOutcome::Refused, response.as_json());
             return Ok(EntryResponse::Complete(response));

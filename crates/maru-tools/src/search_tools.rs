@@ -122,9 +122,15 @@ impl SearchTool {
         }
     }
 
-    /// Whether it may call `entry`.
-    pub(super) fn may_call(self, entry: &CatalogEntry) -> bool {
-        self == Self::Call || entry.is_read_only()
+    /// Refuses to call `entry` if that may change something and this must not.
+    pub(super) fn check_target(self, entry: &CatalogEntry) -> Result<(), String> {
+        if self == Self::Call || entry.is_read_only() {
+            return Ok(());
+        }
+        let name = entry.listed_name();
+        Err(format!(
+            "{name} may change something; call it with call_tool"
+        ))
     }
 }
 

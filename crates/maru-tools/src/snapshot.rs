@@ -1,6 +1,7 @@
 //! The catalog at one moment. A request uses one snapshot, so that all its look-ups agree.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashSet},
     sync::{Arc, OnceLock},
 };
@@ -13,6 +14,7 @@ use super::{
     caller::{Caller, CatalogScope},
     disabled_tools::DisabledTools,
     entry::{CatalogEntry, CatalogEntryKind, ResourceSubscription},
+    name,
     rules::CatalogRules,
     search,
     search_tools::{SEARCH_INSTRUCTIONS, SearchTool, search_view},
@@ -298,13 +300,29 @@ impl CatalogSnapshot {
         qualified().or_else(replaced)
     }
 
-    /// Whether `principal` may use a tool of this name of a server that is not connected.
-    pub(super) fn may_connect_for(&self, caller: &Caller, server: &str, tool: &str) -> bool {
+    /// The server that may have a tool of this name once it is connected, if `caller` may
+    /// use that tool.
+    pub(super) fn server_to_connect<'a>(
+        &'a self,
+        caller: &Caller,
+        tool: &'a str,
+    ) -> Option<&'a str> {
+        let mut renamed = self.rules.overrides.iter();
+        let renamed = renamed.find(|(_, it)| it.name.as_deref() == Some(tool));
+        let (server, public_name) = match renamed {
+            Some(((server, key), _)) => (&**server, Cow::Owned(name::public_name(server, key))),
+            None => (name::server_of(tool)?, Cow::Borrowed(tool)),
+        };
+        self.may_connect_for(caller, server, [tool, &public_name])
+            .then_some(server)
+    }
+
+    fn may_connect_for(&self, caller: &Caller, server: &str, tool_names: [&str; 2]) -> bool {
         let grants = caller.principal.grants();
         grants.is_none_or(|it| it.allows_server(server))
             && self
                 .toolsets_through(caller)
-                .all(|it| it.may_contain(server, tool))
+                .all(|it| it.may_contain(server, &tool_names))
             && caller
                 .principal
                 .toolset()

@@ -91,11 +91,13 @@ impl Toolset {
         selects(&self.include) && !selects(&self.exclude)
     }
 
-    /// Whether a tool of this public name, of a server that is not connected, may belong to
-    /// it. Tags and annotations are unknown then.
-    pub(super) fn may_contain(&self, server: &str, public_name: &str) -> bool {
+    /// Whether a tool with one of these names, of a server that is not connected, may belong
+    /// to it. Tags and annotations are unknown then.
+    pub(super) fn may_contain(&self, server: &str, tool_names: &[&str]) -> bool {
         let may_select = |it: &EntrySelector| match it {
-            EntrySelector::Name(pattern) => matches_pattern(pattern, public_name),
+            EntrySelector::Name(pattern) => {
+                tool_names.iter().any(|it| matches_pattern(pattern, it))
+            }
             EntrySelector::Server(name) => name == server,
             EntrySelector::Tag(_) | EntrySelector::Annotation(_) => true,
         };

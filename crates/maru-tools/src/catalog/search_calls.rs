@@ -5,7 +5,7 @@ use std::sync::Arc;
 use maru_observability::journal::{CallRecorder, CallRequest, ToolCallOutcome};
 use maru_protocol::RpcError;
 
-use super::{Catalog, call_outcome};
+use super::{Catalog, RequestedCall, call_outcome};
 use crate::{
     caller::Caller,
     context::RequestContext,
@@ -50,16 +50,14 @@ impl Catalog {
             ))),
         };
         let refused = match inner {
-            Ok(inner) => match self.available_tool(caller, &inner.name)? {
-                Some(entry) if !tool.may_call(&entry) => format!(
-                    "{} may change something; call it with call_tool",
-                    entry.listed_name()
-                ),
-                _ => {
-                    let (name, arguments) = (&inner.name, inner.arguments);
-                    return self.call_entry(caller, name, arguments, context).await;
-                }
-            },
+            Ok(inner) => {
+                let call = RequestedCall {
+                    name: &inner.name,
+                    arguments: inner.arguments,
+                    through: Some(tool),
+                };
+                return self.call_entry(caller, call, context).await;
+            }
             Err(error) => error.message.into_owned(),
         };
         let response = tool.entry().failure(&refused);
