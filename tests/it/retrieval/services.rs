@@ -29,9 +29,21 @@ pub(crate) struct ChromaServer {
 }
 
 impl EmbeddingServer {
+    /// Starts a server with word vectors.
     pub(crate) async fn start() -> Self {
-        let mut child = command_ending_with_test(client_tools_dir().join("words/bin/python"))
+        Self::start_model("words", &[]).await
+    }
+
+    /// Starts a server with a small sentence model.
+    pub(crate) async fn start_minilm() -> Self {
+        Self::start_model("minilm", &["minilm"]).await
+    }
+
+    async fn start_model(environment: &str, arguments: &[&str]) -> Self {
+        let python = client_tools_dir().join(environment).join("bin/python");
+        let mut child = command_ending_with_test(python)
             .arg(client_tools_dir().join("embeddings.py"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
