@@ -45,7 +45,7 @@ use crate::{
         builtin::DataContext,
         custom::{CustomTools, ToolResources},
     },
-    upstream::ServerManager,
+    upstream::{McpRegistry, ServerManager},
 };
 
 use access::{open_access, spawn_key_refresh};
@@ -374,9 +374,12 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         .await
         .with_context(|| format!("cannot keep the admin token in {}", directory.display()))?;
     let readiness = Arc::new(Readiness::default());
+    let registry = config.mcp.registry.as_deref();
+    let registry = registry.map(|it| McpRegistry::open(it, &core.address_policy));
     let hub = Arc::new(http::HubState {
         engine: Arc::clone(&core.engine),
         servers: Arc::clone(&core.servers),
+        mcp_registry: registry.transpose().map_err(anyhow::Error::msg)?,
         data: core.data.clone(),
         sources: Arc::clone(&core.sources),
         custom_tools: Arc::clone(&core.custom_tools),

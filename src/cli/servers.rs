@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{self, Instant};
 
 use self::{
-    server_text::{format_detail, format_imported, format_servers, format_status},
+    server_text::{format_detail, format_found, format_imported, format_servers, format_status},
     sign_in::LoginArgs,
 };
 use super::{
@@ -40,6 +40,7 @@ use crate::upstream::ServerDraft;
   maru servers add old --protocol-version 2025-06-18 --trust pin --cwd /srv -- node server.js
   maru servers import ~/.cursor/mcp.json
   maru servers add files --replace -- npx -y @modelcontextprotocol/server-filesystem /srv
+  maru servers search weather
   maru servers login remote
   maru servers list
   maru servers logs files -f
@@ -56,6 +57,11 @@ enum ServersAction {
     Add(AddServer),
     /// List the servers and their states
     List,
+    /// Find servers to add in the MCP registry of the setting mcp.registry
+    Search {
+        /// What to find in names and descriptions
+        word: String,
+    },
     /// Show one server with its tools
     Show(ServerArg),
     /// Disconnect a server and connect it again
@@ -265,7 +271,7 @@ impl ServersAction {
     /// The server that must exist.
     fn existing_server(&self) -> Option<&str> {
         match self {
-            Self::Add(_) | Self::List | Self::Import { .. } => None,
+            Self::Add(_) | Self::List | Self::Search { .. } | Self::Import { .. } => None,
             Self::Login(login) => Some(&login.name),
             Self::Edit { name, .. }
             | Self::Logout { name, .. }
@@ -305,6 +311,10 @@ impl ServersAction {
                     .await
             }
             Self::List => hub.request_json("GET", SERVERS_ROUTE, None).await,
+            Self::Search { word } => {
+                let path = format!("/api/mcp/registry?search={}", percent_encode(word));
+                hub.request_json("GET", &path, None).await
+            }
             Self::Show(name) => {
                 hub.request_json("GET", &format!("{SERVERS_ROUTE}/{}", name.name), None)
                     .await
@@ -377,6 +387,7 @@ impl ServersAction {
     fn format_response(&self, response: &Value) -> String {
         match self {
             Self::List => format_servers(response),
+            Self::Search { .. } => format_found(response),
             Self::Show(_) | Self::Accept { .. } => format_detail(response),
             Self::Remove(server) => format!("{} is removed\n", server.name),
             Self::Logout { name, .. } if response["revoked"] == true => {

@@ -330,6 +330,16 @@ fn has_colours(stream: &impl io::IsTerminal) -> bool {
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|it| it != "dumb")
 }
 
+/// A word of a command line that a POSIX shell reads as it is.
+pub(super) fn quote_word(text: &str) -> String {
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-_./:@=%+,".contains(&it);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 /// Formats a count with its noun: `1 tool`, `2 tools`.
 pub(super) fn count_of(count: usize, singular: &str, plural: &str) -> String {
     let noun = if count == 1 { singular } else { plural };

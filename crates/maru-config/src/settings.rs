@@ -142,6 +142,8 @@ pub struct OutboundSettings {
 pub struct McpSettings {
     /// Servers to register on first start. A server that is already registered is not changed, one that was removed is not added again, and one without a name is skipped.
     pub servers: Vec<McpServerDefinition>,
+    /// Where `maru servers search` and the console find servers: the address of an MCP registry, such as `https://registry.modelcontextprotocol.io` or another maru, or a file with an answer of its API (`{"servers": […]}`). The address may be private, like those of `mcp.servers`.
+    pub registry: Option<String>,
     /// Milliseconds that connecting to a server may take.
     #[schemars(range(min = 100, max = 600_000))]
     pub connect_timeout_ms: u64,
@@ -358,6 +360,7 @@ impl Default for McpSettings {
     fn default() -> Self {
         Self {
             servers: Vec::new(),
+            registry: None,
             connect_timeout_ms: 30_000,
             connect_wait_ms: 5_000,
             input_timeout_ms: 120_000,

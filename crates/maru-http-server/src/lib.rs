@@ -25,6 +25,7 @@ mod limits;
 mod listener;
 mod local_program;
 mod mcp;
+mod mcp_registry;
 mod metrics;
 mod model_api;
 mod models;
@@ -75,7 +76,7 @@ use maru_tools::{
     CallQuota, OverrideManager, SourceManager, ToolsetManager, builtin::DataContext,
     custom::CustomTools,
 };
-use maru_upstream::ServerManager;
+use maru_upstream::{McpRegistry, ServerManager};
 
 pub use admission::ConnectionAdmission;
 pub use allowed_hosts::load_added_hosts;
@@ -99,6 +100,8 @@ pub struct HubState {
     pub engine: Arc<McpEngine>,
     /// Manages the upstream servers.
     pub servers: Arc<ServerManager>,
+    /// Where new servers are found, if that is set.
+    pub mcp_registry: Option<McpRegistry>,
     /// Embedder and index of the data tools.
     pub data: DataContext,
     /// Manages the databases that tools read.

@@ -6,7 +6,7 @@ use axum::{Router, http::Method};
 
 use super::{
     HubState, accounts, allowed_hosts, anthropic, audit, authorization, call_usage, calls, connect,
-    console, custom_tools, diagnostics, discovery, docs, generate, health, limits, mcp, metrics,
+    console, custom_tools, diagnostics, discovery, docs, generate, health, limits, mcp, mcp_registry, metrics,
     model_api, models, ollama, openai, prompts_and_resources, registry, resource_metadata,
     responses,
     route_entry::{RouteEntry, admin, agent, mcp_endpoint, public, reader},
@@ -105,6 +105,7 @@ fn route_table() -> Vec<RouteEntry> {
         public(GET, "/oauth/invitation", authorization::show_invitation),
         public(POST, "/oauth/invitation", authorization::accept_invitation),
         admin(POST, "/api/mcp/import", servers::import),
+        admin(GET, "/api/mcp/registry", mcp_registry::search),
         admin(GET, "/api/mcp/servers/{name}/log", diagnostics::server_log),
         admin(
             GET,

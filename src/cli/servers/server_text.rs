@@ -28,6 +28,61 @@ pub(super) fn format_servers(servers: &Value) -> String {
     })
 }
 
+/// The servers of a registry, each with the ways to add it.
+pub(super) fn format_found(found: &Value) -> String {
+    if found["isConfigured"] == false {
+        return "no registry is set; see mcp.registry in the settings\n".to_owned();
+    }
+    let servers = found["servers"].as_array().into_iter().flatten();
+    let shown: String = servers.map(format_found_server).collect();
+    if shown.is_empty() {
+        return "no server of the registry fits\n".to_owned();
+    }
+    shown
+}
+
+fn format_found_server(server: &Value) -> String {
+    let [name, version, description, local_name] =
+        ["name", "version", "description", "localName"].map(|it| text_of(server, it));
+    let mut text = format!("{name} {version}\n  {description}\n");
+    let entries = server["installations"].as_array().into_iter().flatten();
+    for entry in entries.map(|it| &it["entry"]) {
+        let texts = |of: &Value| -> Vec<String> {
+            let all = of.as_array().into_iter().flatten();
+            all.filter_map(Value::as_str)
+                .map(terminal::quote_word)
+                .collect()
+        };
+        let pairs = |of: &Value, option: &str, separator: &str| -> String {
+            let all = of.as_object().into_iter().flatten();
+            let words = all.map(|(name, value)| {
+                let value = value.as_str().unwrap_or_default();
+                format!(
+                    " {option} {}",
+                    terminal::quote_word(&format!("{name}{separator}{value}"))
+                )
+            });
+            words.collect()
+        };
+        let how = match entry["url"].as_str() {
+            Some(url) => format!(
+                " --url {}{}",
+                terminal::quote_word(url),
+                pairs(&entry["headers"], "--header", ": ")
+            ),
+            None => format!(
+                "{} -- {} {}",
+                pairs(&entry["env"], "--env", "="),
+                terminal::quote_word(&text_of(entry, "command")),
+                texts(&entry["args"]).join(" ")
+            ),
+        };
+        let local_name = terminal::quote_word(&local_name);
+        text.push_str(&format!("  maru servers add {local_name}{how}\n"));
+    }
+    text
+}
+
 pub(super) fn format_status(server: &Value) -> String {
     let tools = if server["status"] == "CONNECTED" {
         let count = server["toolCount"].as_u64().unwrap_or_default();
