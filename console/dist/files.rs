@@ -59,6 +59,8 @@
     ("ToolPage.js", include_bytes!("assets/ToolPage.js")),
     ("Tools.css", include_bytes!("assets/Tools.css")),
     ("Tools2.js", include_bytes!("assets/Tools2.js")),
+    ("Toolsets.css", include_bytes!("assets/Toolsets.css")),
+    ("Toolsets.js", include_bytes!("assets/Toolsets.js")),
     ("TryTool.css", include_bytes!("assets/TryTool.css")),
     ("TryTool.js", include_bytes!("assets/TryTool.js")),
     ("Undo.css", include_bytes!("assets/Undo.css")),

@@ -1,9 +1,11 @@
 // The console in a real browser, on the real hub with real servers: node e2e/run.mjs [name …]
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { accessible } from './accessible.mjs';
+import { apps } from './apps.mjs';
 import { closeBrowser, everything, fixture, freePort, Hub, open, sleep } from './hub.mjs';
 import { Issuer } from './issuer.mjs';
 import { model } from './model.mjs';
@@ -1536,6 +1538,58 @@ const tests = {
     }
     assert.deepEqual(found, []);
   },
+};
+
+tests['pages of two servers in a host of MCP Apps'] = () => apps(errors);
+
+tests['toolsets, what clients see of a tool, and a registry'] = async () => {
+  const registry = join(mkdtempSync(join(tmpdir(), 'maru-registry-')), 'registry.json');
+  const packages = [{ registryType: 'npm', identifier: 'weather', version: '1.0.0', environmentVariables: [{ name: 'API_KEY' }] }];
+  writeFileSync(registry, JSON.stringify({ servers: [{ server: { name: 'io.example/weather', description: 'Tells the weather', version: '1.0.0', packages } }] }));
+  const hub = await Hub.start({ config: `log:\n  level: warn\nmcp:\n  registry: ${registry}\n` });
+  const context = await signedIn(hub);
+  const page = await context.newPage();
+  await page.goto(`${hub.url}/tools`);
+  await page.getByRole('link', { name: 'Toolsets' }).click();
+  await page.getByRole('button', { name: 'New toolset' }).click();
+  const form = page.getByRole('dialog');
+  await form.getByLabel('Name').fill('people');
+  await form.getByLabel('Include').fill('kind:x');
+  await form.getByRole('button', { name: 'Save' }).click();
+  await form.getByText('Invalid include.').waitFor();
+  await form.getByLabel('Include').fill('get_*');
+  await form.getByLabel('Exclude').fill('*_search');
+  await form.getByLabel('Clients').selectOption('search');
+  await form.getByRole('button', { name: 'Save' }).click();
+  await page.locator('[data-toolset=people]').getByText('3 tools').waitFor();
+  const [saved] = await hub.api('GET', '/api/toolsets');
+  assert.deepEqual([saved.include, saved.exclude, saved.tools], [['get_*'], ['*_search'], 'search']);
+  if (process.env.PICTURES) await page.screenshot({ path: join(process.env.PICTURES, 'toolsets.png') });
+
+  await page.goto(`${hub.url}/tools/maru/get_employee_info`);
+  const seen = page.locator('[data-override]');
+  await seen.getByText('as its server describes it').waitFor();
+  await seen.getByText('Change what clients see').click();
+  await seen.getByLabel('Description', { exact: true }).fill('Says who somebody is.');
+  await seen.getByLabel('employee_id: value').selectOption('fixed');
+  await seen.getByLabel('employee_id: JSON').fill('"EMP001"');
+  await seen.getByRole('button', { name: 'Save' }).click();
+  await seen.getByRole('cell', { name: '/inputSchema/properties/employee_id' }).waitFor();
+  if (process.env.PICTURES) await page.screenshot({ path: join(process.env.PICTURES, 'override.png'), fullPage: true });
+  const change = (await hub.api('GET', '/api/tools/get_employee_info/override')).override;
+  assert.deepEqual(change, { description: 'Says who somebody is.', parameters: { employee_id: { fixed: 'EMP001' } } });
+
+  await page.goto(`${hub.url}/servers`);
+  await page.getByRole('button', { name: 'Add server' }).first().click();
+  const drawer = page.getByRole('dialog');
+  await drawer.getByLabel('Name or description').fill('weather');
+  await drawer.getByRole('button', { name: 'Search', exact: true }).click();
+  if (process.env.PICTURES) await page.screenshot({ path: join(process.env.PICTURES, 'registry.png') });
+  await drawer.locator('[data-found="io.example/weather"]').getByRole('button', { name: 'npm' }).click();
+  await drawer.locator('[data-draft=weather]').waitFor();
+  assert.match(await drawer.getByRole('textbox').first().inputValue(), /weather@1\.0\.0/);
+  await context.close();
+  await hub.end();
 };
 
 const began = Date.now();

@@ -267,6 +267,47 @@ export interface Column {
   references: string[];
 }
 
+export interface Toolset {
+  name: string;
+  description?: string | null;
+  instructions?: string | null;
+  include: string[];
+  exclude?: string[];
+  favorites?: string[];
+  tools?: 'list' | 'search' | 'auto' | null;
+  calls_per_minute?: number | null;
+  calls_per_day?: number | null;
+  toolCount: number;
+  estimatedTokens: number;
+  endpoint: string;
+  from: 'settings' | 'api';
+  toolNames?: string[];
+}
+
+export interface OverrideChange {
+  name?: string;
+  title?: string;
+  description?: string;
+  parameters?: Record<string, { description?: string; default?: unknown; fixed?: unknown }>;
+  annotations?: Record<string, boolean>;
+  tags?: string[];
+}
+
+/** A tool as its server describes it and as clients see it. */
+export interface Overridden {
+  name: string;
+  override: OverrideChange | null;
+  original: { title?: string; description?: string; inputSchema?: { properties?: Record<string, unknown> } };
+  differences: { path: string; original: unknown; shown: unknown }[];
+  refusedName: string | null;
+}
+
+/** What a registry of servers found; `entry` is one of `mcpServers`. */
+export interface Registry {
+  isConfigured: boolean;
+  servers: { name: string; localName: string; title: string | null; description: string; version: string; installations: { kind: string; entry: object }[] }[];
+}
+
 export interface CustomParam {
   param_name: string;
   param_type: string;
