@@ -1,9 +1,10 @@
 """A real coding agent in front of maru, which is in front of a scripted model, all in a
 network of their own: the agent can reach nothing else.
 
-Usage: coding_agent.py claude|codex DIALECT MARU NODE_MODULES; needs root. The model, which
-writes its calls in DIALECT, lists a folder, reads a file, edits it, runs a command and
-ends. Prints what was left behind as JSON.
+Usage: coding_agent.py claude|codex|codex-search DIALECT MARU NODE_MODULES; needs root. The
+model, which writes its calls in DIALECT, lists a folder, reads a file, edits it, runs a
+command and ends. With codex-search it finds a tool of the hub and calls it instead. Prints
+what was left behind as JSON.
 """
 import glob
 import http.server
@@ -50,6 +51,10 @@ STEPS = {
         ("exec_command", {"cmd": PATCH}),
         ("exec_command", {"cmd": "sh check.sh"}),
     ],
+    "codex-search": [
+        ("find_tools", {"query": "search documents"}),
+        ("call_tool", {"name": "search_docs", "arguments": {"query": "연차"}}),
+    ],
 }[agent]
 
 
@@ -88,7 +93,11 @@ def next_text(body):
     if len(found) > len(results):
         results[:] = found
     if len(found) < len(STEPS):
-        return DIALECTS[dialect](*STEPS[len(found)])
+        name, arguments = STEPS[len(found)]
+        # The agent may put the name of the server in front.
+        offered = [it["function"]["name"] for it in body["tools"]]
+        name = next((it for it in offered if it.endswith(name)), name)
+        return DIALECTS[dialect](name, arguments)
     return "ALL DONE"
 
 
@@ -149,6 +158,9 @@ if agent == "claude":
     environment["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
 else:
     connect("codex", "--write")
+    if agent == "codex-search":
+        with open(os.path.join(home, ".codex/config.toml"), "a") as settings:
+            settings.write('\n[mcp_servers.maru]\nurl = "http://127.0.0.1:20006/mcp?tools=search"\n')
     command = [
         *glob.glob(modules + "/@openai/codex-linux-*/vendor/*/*/codex"),
         "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", prompt,

@@ -4,7 +4,9 @@ mod connect;
 mod diagnosis;
 mod first_start;
 mod mistakes;
+mod server_search;
 mod service;
+mod toolsets;
 mod transfer;
 
 use std::{

@@ -171,6 +171,37 @@ async fn fastmcp() {
     check_client(ClientRuntime::Python("mcp2"), "py_fastmcp.py", &[]).await;
 }
 
+/// Lets a client find a tool and call it, without a list of tools.
+#[tokio::test]
+async fn clients_that_search_find_and_call() {
+    let hub = TestHub::start().await;
+    let url = format!("http://{}/mcp?tools=search", hub.address);
+    for (place, library) in [("mcp1", "mcp1"), ("mcp2", "mcp2"), ("mcp2", "fastmcp")] {
+        let mut command = Command::new(client_tools_dir().join(place).join("bin/python"));
+        let script = client_tools_dir().join("search_client.py");
+        let seen = run_successfully(command.arg(script).args([library, &url])).await;
+        let seen: Value = serde_json::from_str(&seen).expect("JSON");
+        let tools = ["call_read_only_tool", "call_tool", "find_tools"];
+        assert_eq!(seen["tools"], serde_json::json!(tools), "{library}");
+        assert_eq!(seen["found"], "search_docs", "{library}");
+        assert_eq!(
+            seen["result"]["result"][0]["title"], "연차 휴가 규정",
+            "{library}"
+        );
+    }
+    let transport = [url, "--transport".to_owned(), "http".to_owned()];
+    let call = async |tool: &str, arguments: &[&str]| {
+        let arguments = arguments.iter().flat_map(|it| ["--tool-arg", it]);
+        let call = ["--method", "tools/call", "--tool-name", tool].into_iter();
+        inspect(&transport, &call.chain(arguments).collect::<Vec<_>>()).await
+    };
+    let found = call("find_tools", &["query=search documents", "limit=1"]).await;
+    assert!(found.contains("search_docs"), "{found}");
+    let arguments = ["name=search_docs", r#"arguments={"query":"연차"}"#];
+    let called = call("call_tool", &arguments).await;
+    assert!(called.contains("연차 휴가 규정"), "{called}");
+}
+
 #[tokio::test]
 async fn inspector() {
     let hub = TestHub::start().await;
