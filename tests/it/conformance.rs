@@ -72,6 +72,20 @@ pub(crate) async fn check_scenario(url: &str, version: &str, name: &str) {
     assert!(succeeded, "{name}: {shown}");
 }
 
+/// Runs a scenario of an extension against `url`; returns what it printed.
+pub(crate) async fn run_extension_scenario(url: &str, name: &str) -> String {
+    let suite =
+        client_tools_dir().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut command = Command::new(node_program());
+    // It is skipped otherwise, because an extension belongs to no version.
+    let version = ["--spec-version", "2026-07-28", "--force"];
+    command
+        .arg(suite)
+        .args(["server", "--url", url, "--scenario", name])
+        .args(version);
+    run_to_end(&mut command).await.0
+}
+
 #[tokio::test]
 async fn every_required_scenario_with_sessions() {
     let hub = TestHub::with_suite_tools().await;

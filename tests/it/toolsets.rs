@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixture_server::fixture_program,
-    http_client::TestRequest,
+    http_client::{TestRequest, wait_for},
     mcp_client::{LEGACY_VERSIONS, McpClient},
     test_hub::{TestHub, call_message, stateless_message},
 };
@@ -36,12 +36,19 @@ async fn save(hub: &TestHub, path: &str, body: Value) -> Value {
 }
 
 /// Sends a stateless request to `path`.
-async fn ask(hub: &TestHub, path: &str, token: Option<&str>, method: &str, params: Value) -> Value {
+pub(crate) async fn ask(
+    hub: &TestHub,
+    path: &str,
+    token: Option<&str>,
+    method: &str,
+    params: Value,
+) -> Value {
     let body = stateless_message(method, params);
     let mut request = TestRequest::post(&hub.address, path, &body)
         .header("mcp-protocol-version", "2026-07-28")
         .header("mcp-method", method);
-    if let Some(name) = body["params"]["name"].as_str() {
+    let params = &body["params"];
+    if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
         request = request.header("mcp-name", name);
     }
     if let Some(token) = token {
@@ -55,7 +62,13 @@ async fn list(hub: &TestHub, path: &str, token: Option<&str>) -> Vec<String> {
     names(&listed["result"])
 }
 
-async fn call(hub: &TestHub, path: &str, token: Option<&str>, tool: &str, with: Value) -> Value {
+pub(crate) async fn call(
+    hub: &TestHub,
+    path: &str,
+    token: Option<&str>,
+    tool: &str,
+    with: Value,
+) -> Value {
     let params = json!({"name": tool, "arguments": with});
     ask(hub, path, token, "tools/call", params).await
 }
@@ -140,6 +153,13 @@ async fn client_that_searches_finds_and_calls_tools_as_themselves() {
         "{recorded:?}"
     );
     assert!(recorded.contains(&"find_tools"), "{recorded:?}");
+    // So has the audit log.
+    let audited = async || {
+        let path = "/api/audit?target=get_employee_info";
+        let records = hub.send_as_admin("GET", path, Value::Null).await;
+        records.json().await.as_array().unwrap().len()
+    };
+    wait_for(audited, |it| *it == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,6 +194,42 @@ async fn read_only_calls_change_nothing_and_limits_are_those_of_the_real_tool() 
     let exceeded = call(&hub, path, None, "call_tool", inner(tool)).await;
     assert_eq!(exceeded["result"]["isError"], true);
     assert!(text(&exceeded).contains("calls of today"), "{exceeded}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_call_of_a_server_that_connects_for_it_changes_nothing() {
+    let hub = hub_with_fixture().await;
+    let disconnect = "/api/mcp/servers/fx/disconnect";
+    hub.send_as_admin("POST", disconnect, Value::Null).await;
+    let inner = json!({"name": "fx__test_simple_text", "arguments": {}});
+    let path = "/mcp?tools=search";
+    let refused = call(&hub, path, None, "call_read_only_tool", inner.clone()).await;
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    assert!(text(&refused).contains("call it with call_tool"));
+    hub.send_as_admin("POST", disconnect, Value::Null).await;
+    let called = call(&hub, path, None, "call_tool", inner).await;
+    assert_eq!(called["result"]["isError"], false, "{called}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renamed_tool_connects_its_server() {
+    let hub = hub_with_fixture().await;
+    let change = json!({"name": "say_something"});
+    save(&hub, "/api/tools/fx__test_simple_text/override", change).await;
+    save(&hub, "/api/toolsets/t", json!({"include": ["say_*"]})).await;
+    save(&hub, "/api/toolsets/u", json!({"include": ["get_*"]})).await;
+    for path in ["/mcp", "/mcp/t/t"] {
+        let disconnect = "/api/mcp/servers/fx/disconnect";
+        hub.send_as_admin("POST", disconnect, Value::Null).await;
+        let refused = call(&hub, "/mcp/t/u", None, "say_something", json!({})).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert!(
+            !hub.tool_names().await.contains("say_something"),
+            "not connected"
+        );
+        let called = call(&hub, path, None, "say_something", json!({})).await;
+        assert_eq!(called["result"]["isError"], false, "{path}: {called}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,7 +316,7 @@ async fn auto_lists_while_schemas_are_small_and_the_list_never_changes_by_itself
     let first = ask(&small, "/mcp", None, "tools/list", json!({}))
         .await
         .to_string();
-    for round in 0..20 {
+    for round in 0..1000 {
         let query = json!({"query": format!("something {round}")});
         call(&small, "/mcp", None, "find_tools", query).await;
         let again = ask(&small, "/mcp", None, "tools/list", json!({})).await;
@@ -595,7 +651,10 @@ async fn session_keeps_the_view_that_it_began_with() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn registry_and_cards_describe_the_hub_its_servers_and_toolsets() {
-    let hub = hub_with_fixture().await;
+    let hub = hub_with(|config| {
+        config.http.allowed_origins = vec!["https://editor.example".to_owned()];
+    })
+    .await;
     save(
         &hub,
         "/api/toolsets/docs",
@@ -636,6 +695,28 @@ async fn registry_and_cards_describe_the_hub_its_servers_and_toolsets() {
     assert_eq!(one.json().await["server"]["name"], "localhost/fx");
     let none = get("/v0.1/servers/localhost%2Fgone/versions/latest", None).await;
     assert_eq!(none.status, 404);
+    // The rules of the registry's schema for a server.
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || ".-_".contains(it);
+    for shown in listed["servers"].as_array().unwrap() {
+        let server = &shown["server"];
+        let of = |name: &str| server[name].as_str().unwrap().chars().count();
+        let (namespace, name) = server["name"].as_str().unwrap().split_once('/').unwrap();
+        assert!(namespace.chars().all(is_plain) && name.chars().all(is_plain));
+        assert!((1..=100).contains(&of("description")), "{server}");
+        assert!((1..=100).contains(&of("title")) && (1..=255).contains(&of("version")));
+        assert_eq!(server["remotes"][0]["type"], "streamable-http");
+    }
+    // Pages of other origins only if they are allowed.
+    let page = |origin: &'static str| {
+        let request = TestRequest::new(&hub.address, "GET", "/v0.1/servers");
+        request.header("origin", origin).send()
+    };
+    let allowed = page("https://editor.example").await;
+    assert_eq!(allowed.status, 200);
+    let origin = &allowed.headers["access-control-allow-origin"];
+    assert_eq!(origin, "https://editor.example");
+    let other = page("https://other.example").await;
+    assert!(!other.headers.contains_key("access-control-allow-origin"));
     // A token sees what it may reach.
     let token = json!({"name": "t", "role": "reader", "toolset": "docs"});
     let token = hub.create_token(token).await;

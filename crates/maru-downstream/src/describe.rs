@@ -1,9 +1,9 @@
 //! How maru describes itself, and the members that versions add to results.
 
 use maru_protocol::{ProtocolVersion, key, object_members};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use maru_tools::{EntryResult, StructuredContent};
+use maru_tools::{Caller, Catalog, EntryResult, StructuredContent};
 
 /// How long a client may cache a listing.
 const LIST_TTL_MS: u64 = 5_000;
@@ -16,7 +16,7 @@ pub(super) fn server_info() -> Value {
     })
 }
 
-fn capabilities(hub_id: &str) -> Value {
+fn capabilities(hub_id: &str, extensions: Map<String, Value>) -> Value {
     json!({
         // Lets other hubs detect that they connect to themselves or in a circle.
         "experimental": {key::HUB_ID: {"id": hub_id}},
@@ -25,32 +25,33 @@ fn capabilities(hub_id: &str) -> Value {
         "prompts": {"listChanged": true},
         "completions": {},
         "logging": {},
-        // Tools may have user interfaces (MCP Apps), whose resources are relayed.
-        "extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}},
+        "extensions": extensions,
     })
 }
 
 /// The result of `initialize`.
 pub(super) fn initialize_result(
     version: ProtocolVersion,
-    hub_id: &str,
-    instructions: &str,
+    catalog: &Catalog,
+    caller: &Caller,
 ) -> String {
+    let snapshot = catalog.snapshot();
     json!({
         "protocolVersion": version.as_str(),
-        "capabilities": capabilities(hub_id),
+        "capabilities": capabilities(catalog.hub_id(), snapshot.extensions_for(caller)),
         "serverInfo": server_info(),
-        "instructions": instructions,
+        "instructions": snapshot.instructions_for(caller),
     })
     .to_string()
 }
 
 /// The result of `server/discover`, without the members that [`with_modern_members`] adds.
-pub(super) fn discover_result(hub_id: &str, instructions: &str) -> String {
+pub(super) fn discover_result(catalog: &Catalog, caller: &Caller) -> String {
+    let snapshot = catalog.snapshot();
     json!({
         "supportedVersions": ProtocolVersion::ALL.map(ProtocolVersion::as_str),
-        "capabilities": capabilities(hub_id),
-        "instructions": instructions,
+        "capabilities": capabilities(catalog.hub_id(), snapshot.extensions_for(caller)),
+        "instructions": snapshot.instructions_for(caller),
     })
     .to_string()
 }
@@ -104,10 +105,19 @@ fn has_ttl(method: &str, result: &str) -> bool {
 }
 
 fn is_cacheable(method: &str) -> bool {
-    is_hub_result(method) || method == "resources/read"
+    let of_servers = ["resources/read", "resources/directory/read", "skills/get"];
+    is_hub_result(method) || of_servers.contains(&method)
 }
 
 /// Whether maru itself builds the result; results of other servers keep their `_meta`.
 fn is_hub_result(method: &str) -> bool {
-    method == "server/discover" || method.ends_with("/list")
+    const HUB_METHODS: [&str; 6] = [
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "skills/list",
+    ];
+    HUB_METHODS.contains(&method)
 }

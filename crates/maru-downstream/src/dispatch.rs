@@ -25,7 +25,8 @@ use maru_observability::journal::RequestId;
 use maru_peers::Error as PeerError;
 use maru_tools::{
     CallArguments, Caller, CatalogView, ClientConnection, EntryAction, EntryList, EntryResponse,
-    InputRequired, InputResponses, RequestContext, request_state::StateBinding, resource_not_found,
+    ExtensionCall, InputRequired, InputResponses, RequestContext, request_state::StateBinding,
+    resource_not_found,
 };
 
 /// Parameters up to this size stay small as values, too.
@@ -61,6 +62,28 @@ pub(super) struct DispatchContext<'a> {
     pub(super) session: Option<&'a McpSession>,
     /// The client program, by its reported name.
     pub(super) client: Option<&'a Arc<str>>,
+}
+
+impl DispatchContext<'_> {
+    /// What a handler knows of the client and of its request.
+    fn to_request_context(
+        &self,
+        params: &RequestParams<'_>,
+        inputs: InputResponses,
+    ) -> Result<RequestContext, RpcError> {
+        Ok(RequestContext {
+            connection: self.connection,
+            client: self.client.cloned(),
+            request_id: RequestId::from_meta(params.raw_meta()),
+            version: self.version,
+            outgoing: Some(self.out.clone()),
+            progress_token: params.meta()?.progress_token()?,
+            log_level: self.log_level,
+            capabilities: Arc::clone(self.capabilities),
+            inputs,
+            meta: params.raw_meta().map(Arc::from),
+        })
+    }
 }
 
 impl OwnedRequest {
@@ -153,9 +176,11 @@ impl McpEngine {
             "initialize" => {
                 let version = session.initialize(&params)?;
                 self.record_client(session.client_label(), &session.caller, version, None);
-                let instructions = self.catalog.snapshot().instructions_for(&session.caller);
-                let hub_id = self.catalog.hub_id();
-                Ok(describe::initialize_result(version, hub_id, &instructions))
+                Ok(describe::initialize_result(
+                    version,
+                    &self.catalog,
+                    &session.caller,
+                ))
             }
             "ping" => Ok("{}".to_owned()),
             "logging/setLevel" => {
@@ -270,10 +295,7 @@ impl McpEngine {
         let done = match request.method.as_str() {
             "server/discover" => Ok(describe::with_modern_members(
                 "server/discover",
-                &describe::discover_result(
-                    self.catalog.hub_id(),
-                    &self.catalog.snapshot().instructions_for(context.caller),
-                ),
+                &describe::discover_result(&self.catalog, context.caller),
             )),
             method => match self.forward_answer(context, request, &params).await {
                 Some(outcome) => outcome,
@@ -342,7 +364,7 @@ impl McpEngine {
             "tools/call" | "prompts/get" | "resources/read" => {
                 return Box::pin(self.call_with_inputs(context, method, params)).await;
             }
-            _ => return Err(RpcError::method_not_found(method)),
+            _ => Box::pin(self.call_extension(context, method, params)).await,
         };
         // An invalid progress token is refused by every method.
         params.meta()?.progress_token()?;
@@ -389,18 +411,8 @@ impl McpEngine {
             name: &key,
             arguments: params.arguments.unwrap_or("{}"),
         };
-        let mut request_context = Arc::new(RequestContext {
-            connection: context.connection,
-            client: context.client.cloned(),
-            request_id: RequestId::from_meta(params.raw_meta()),
-            version: context.version,
-            outgoing: Some(context.out.clone()),
-            progress_token: params.meta()?.progress_token()?,
-            log_level: context.log_level,
-            capabilities: Arc::clone(context.capabilities),
-            inputs: self.read_inputs(&bound, params)?,
-            meta: params.raw_meta().map(Arc::from),
-        });
+        let inputs = self.read_inputs(&bound, params)?;
+        let mut request_context = Arc::new(context.to_request_context(params, inputs)?);
         for _ in 0..input_rounds::MAX_INPUT_ROUNDS {
             let (caller, attempt_context) = (context.caller, Arc::clone(&request_context));
             let answer = match method {
@@ -484,6 +496,24 @@ impl McpEngine {
             "requestState": state,
         });
         Ok(answer.to_string())
+    }
+
+    /// Passes a request of an extension to its server.
+    async fn call_extension(
+        &self,
+        context: &DispatchContext<'_>,
+        method: &str,
+        params: &RequestParams<'_>,
+    ) -> Result<String, RpcError> {
+        let request_context = context.to_request_context(params, InputResponses::default())?;
+        let call = ExtensionCall {
+            method,
+            params: params.raw(),
+        };
+        let called = self
+            .catalog
+            .call_extension(context.caller, call, request_context);
+        Ok(called.await?.into_json())
     }
 
     async fn complete(

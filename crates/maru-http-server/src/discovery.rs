@@ -199,7 +199,12 @@ fn registry_servers(hub: &HubState, who: &Principal, headers: &HeaderMap) -> Vec
 impl RegistryServer {
     fn behind_hub(namespace: &str, view: &ServerView) -> Self {
         let name = view.server.name.as_str();
-        let reported = |member: &str| view.status.info[member].as_str().map(str::to_owned);
+        // A registry has no empty texts.
+        let reported = |member: &str| {
+            let text = view.status.info[member].as_str()?.trim();
+            let text: String = text.chars().take(MAX_DESCRIPTION_CHARS).collect();
+            (!text.is_empty()).then_some(text)
+        };
         Self {
             name: format!("{namespace}/{name}"),
             title: reported("title").unwrap_or_else(|| name.to_owned()),
@@ -219,7 +224,7 @@ impl RegistryServer {
             "server": {
                 "$schema": SERVER_SCHEMA,
                 "name": self.name,
-                "title": self.title.chars().take(MAX_DESCRIPTION_CHARS).collect::<String>(),
+                "title": self.title,
                 "description": description,
                 "version": self.version,
                 "remotes": [{"type": "streamable-http", "url": format!("{base}{}", self.path)}],

@@ -198,13 +198,17 @@ pub struct RequestParams<'a> {
     pub client_info: Option<RawJson<'a>>,
     pub context: Option<RawJson<'a>>,
     pub progress_token: Option<RawJson<'a>>,
+    raw: Option<RawJson<'a>>,
     meta: Option<RawJson<'a>>,
 }
 
 impl<'a> RequestParams<'a> {
     /// Parses the parameters of a message that [`RpcMessage::parse`] accepted.
     pub fn parse(raw: Option<RawJson<'a>>) -> Result<Self, RpcError> {
-        let mut params = Self::default();
+        let mut params = Self {
+            raw,
+            ..Self::default()
+        };
         let Some(raw) = raw else {
             return Ok(params);
         };
@@ -232,6 +236,11 @@ impl<'a> RequestParams<'a> {
             }
         }
         Ok(params)
+    }
+
+    /// Returns all parameters as raw JSON.
+    pub fn raw(&self) -> Option<RawJson<'a>> {
+        self.raw
     }
 
     /// Parses `_meta`; empty if the request has none.

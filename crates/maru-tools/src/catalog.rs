@@ -1,5 +1,6 @@
 //! The catalog of all tools, prompts and resources. Every call goes through it.
 
+mod extension_calls;
 mod search_calls;
 
 use std::{
@@ -37,6 +38,7 @@ use super::{
     toolset::Toolsets,
     view::CatalogView,
 };
+pub use extension_calls::ExtensionCall;
 use maru_config::ToolSearchSettings;
 use maru_observability::journal::{CallJournal, CallRequest, ToolCallOutcome};
 

@@ -39,6 +39,8 @@ pub enum CatalogEntryKind {
     Resource,
     /// A family of resources, read by URIs that match its template.
     ResourceTemplate,
+    /// A server itself: its extensions, and the resources that it does not list.
+    Server,
 }
 
 /// An entry of the catalog. Its key is a name, a URI or a URI template.
@@ -80,6 +82,8 @@ struct EntryTraits {
     ui_resource: Option<String>,
     /// Whether only user interfaces call it.
     is_hidden_from_models: bool,
+    /// Whether user interfaces call it.
+    is_for_interfaces: bool,
 }
 
 /// Subscribes to a resource; dropping the returned value ends the subscription.
@@ -120,6 +124,13 @@ pub enum EntryAction {
         value: String,
         /// The arguments that are known already, as the client wrote them.
         context: Option<String>,
+    },
+    /// Send a request of an extension to the server.
+    CallExtension {
+        /// The method.
+        method: String,
+        /// The parameters without `_meta`: members of a JSON object.
+        params: String,
     },
 }
 
@@ -230,9 +241,9 @@ impl CatalogEntry {
                     name::public_name(server, &key).into()
                 }
                 // Results contain URIs too, so they must not change.
-                CatalogEntryKind::Resource | CatalogEntryKind::ResourceTemplate => {
-                    key.as_str().into()
-                }
+                CatalogEntryKind::Resource
+                | CatalogEntryKind::ResourceTemplate
+                | CatalogEntryKind::Server => key.as_str().into(),
             },
             renamed: None,
             traits: EntryTraits::read(kind, described),
@@ -369,6 +380,11 @@ impl CatalogEntry {
         self.traits.is_hidden_from_models
     }
 
+    /// Whether the user interfaces of its server call it, by its name there.
+    pub(super) fn is_for_interfaces(&self) -> bool {
+        self.traits.is_for_interfaces
+    }
+
     /// The resource of its user interface.
     pub(super) fn ui_resource(&self) -> Option<&str> {
         self.traits.ui_resource.as_deref()
@@ -419,13 +435,14 @@ impl EntryTraits {
         let tags = tags.filter_map(Value::as_str).take(MAX_TAGS);
         let ui_resource = [&meta["ui"]["resourceUri"], &meta["ui/resourceUri"]];
         let ui_resource = ui_resource.into_iter().find_map(Value::as_str);
+        let visibility = meta["ui"]["visibility"].as_array();
+        let is_visible_to = |who: &str| visibility.is_none_or(|it| it.iter().any(|it| it == who));
         Self {
             annotations: annotations.map(|(name, _)| name.clone()).collect(),
             tags: tags.map(str::to_owned).collect(),
             ui_resource: ui_resource.map(str::to_owned),
-            is_hidden_from_models: meta["ui"]["visibility"]
-                .as_array()
-                .is_some_and(|it| !it.iter().any(|it| it == "model")),
+            is_hidden_from_models: !is_visible_to("model"),
+            is_for_interfaces: meta["ui"].is_object() && is_visible_to("app"),
         }
     }
 }
@@ -527,7 +544,7 @@ impl CatalogEntryKind {
     /// The member of a listing's entry that identifies it.
     pub(super) const fn key_member(self) -> &'static str {
         match self {
-            Self::Tool | Self::Prompt => "name",
+            Self::Tool | Self::Prompt | Self::Server => "name",
             Self::Resource => "uri",
             Self::ResourceTemplate => "uriTemplate",
         }

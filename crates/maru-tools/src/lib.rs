@@ -10,6 +10,7 @@ mod context;
 pub mod custom;
 mod disabled_tools;
 mod entry;
+mod extensions;
 mod header_parameter;
 mod input_schema;
 mod name;
@@ -22,6 +23,7 @@ pub mod result;
 mod rules;
 mod search;
 mod search_tools;
+pub mod server_uri;
 mod snapshot;
 mod sources;
 mod token_bucket;
@@ -32,12 +34,15 @@ mod view;
 mod visibility;
 
 pub use caller::{Caller, CatalogScope};
-pub use catalog::{Catalog, ServerConnector};
+pub use catalog::{Catalog, ExtensionCall, ServerConnector};
 pub use context::{ClientConnection, InputResponses, RequestContext};
 pub use disabled_tools::DisabledTools;
 pub use entry::{
     CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
     EntryResponse, InputRequired, OWN_SERVER_NAME, ResourceSubscription, SubscribeResource,
+};
+pub use extensions::{
+    SKILLS_EXTENSION, TASKS_EXTENSION, UI_EXTENSION, relayed_extensions, ui_settings,
 };
 pub use header_parameter::{HeaderParameter, parse_header_parameters};
 pub use name::public_name;

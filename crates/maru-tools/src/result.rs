@@ -157,6 +157,16 @@ impl EntryResult {
         }
     }
 
+    /// The result with another spelling of its JSON; its status and whether it has structured
+    /// content stay the same.
+    #[must_use]
+    pub fn map_json(self, write: impl FnOnce(&str) -> String) -> Self {
+        Self {
+            json: write(&self.json),
+            ..self
+        }
+    }
+
     fn has_content(&self) -> bool {
         let content = self.member("content");
         content.is_some_and(|raw| {

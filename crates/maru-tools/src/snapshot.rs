@@ -9,11 +9,13 @@ use std::{
 use maru_config::ToolListing;
 use maru_protocol::RpcError;
 use maru_retrieval::ToolIndex;
+use serde_json::{Map, Value};
 
 use super::{
     caller::{Caller, CatalogScope},
     disabled_tools::DisabledTools,
     entry::{CatalogEntry, CatalogEntryKind, ResourceSubscription},
+    extensions::extensions_of,
     name,
     rules::CatalogRules,
     search,
@@ -231,6 +233,12 @@ impl CatalogSnapshot {
         names.filter_map(|it| self.rules.toolsets.get(it))
     }
 
+    /// The extensions that a client of `caller` is told of.
+    pub fn extensions_for(&self, caller: &Caller) -> Map<String, Value> {
+        let view = self.visible_to(caller);
+        view.map(|it| extensions_of(&it)).unwrap_or_default()
+    }
+
     /// What a client tells its model about the tools of `caller`.
     pub fn instructions_for(&self, caller: &Caller) -> String {
         let toolset = self.toolset_of(caller);
@@ -266,8 +274,8 @@ impl CatalogSnapshot {
         Ok((!is_hidden).then_some(tool))
     }
 
-    /// A tool by its listed name, by `server.tool` or by the name that an override replaced,
-    /// if the caller may call it.
+    /// A tool by its listed name, by `server.tool`, by the name that an override replaced or
+    /// by the name that a user interface knows, if the caller may call it.
     pub(super) fn find_tool(
         &self,
         caller: &Caller,
@@ -281,7 +289,22 @@ impl CatalogSnapshot {
                 found.filter(|it| view.contains_tool(it))
             }
         });
-        Ok(found.filter(|it| self.may_use(&caller.principal, it)))
+        let found = found.filter(|it| self.may_use(&caller.principal, it));
+        Ok(found.or_else(|| self.tool_of_interface(caller, view, name)))
+    }
+
+    /// The only tool that user interfaces call by this name. Their pages do not know that the
+    /// hub puts the name of the server in front.
+    fn tool_of_interface<'a>(
+        &self,
+        caller: &Caller,
+        view: &'a CatalogView,
+        name: &str,
+    ) -> Option<&'a Arc<CatalogEntry>> {
+        let tools = view.tools.entries().iter();
+        let named = tools.filter(|it| it.key() == name && it.is_for_interfaces());
+        let mut named = named.filter(|it| self.may_use(&caller.principal, it));
+        named.next().filter(|_| named.next().is_none())
     }
 
     fn tool_by_other_name(&self, name: &str) -> Option<&Arc<CatalogEntry>> {
@@ -368,7 +391,7 @@ fn select_entries(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

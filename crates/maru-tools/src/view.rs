@@ -8,6 +8,7 @@ use maru_protocol::{ProtocolVersion, remove_members};
 use super::{
     entry::{CatalogEntry, CatalogEntryKind},
     search::estimate_tokens,
+    server_uri,
 };
 
 /// All entries of one scope.
@@ -21,6 +22,8 @@ pub struct CatalogView {
     pub resources: EntryList,
     /// Resource templates by URI template.
     pub templates: EntryList,
+    /// Servers by name. No client lists them.
+    pub(super) servers: EntryList,
 }
 
 /// Entries of one kind, sorted by key.
@@ -58,6 +61,7 @@ impl CatalogView {
             prompts: list(CatalogEntryKind::Prompt),
             resources: list(CatalogEntryKind::Resource),
             templates: list(CatalogEntryKind::ResourceTemplate),
+            servers: list(CatalogEntryKind::Server),
         }
     }
 
@@ -72,7 +76,13 @@ impl CatalogView {
 
     /// Every entry of every kind.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<CatalogEntry>> {
-        let lists = [&self.tools, &self.prompts, &self.resources, &self.templates];
+        let lists = [
+            &self.tools,
+            &self.prompts,
+            &self.resources,
+            &self.templates,
+            &self.servers,
+        ];
         lists.into_iter().flat_map(|list| &list.entries)
     }
 
@@ -91,11 +101,24 @@ impl CatalogView {
         names.find(is_listed)
     }
 
-    /// The resource or template that `uri` is read from.
+    /// The entry that `uri` is read from: a resource, a template, or for an address that is
+    /// listed nowhere the tool whose user interface it is, or its server.
     pub(super) fn find_resource(&self, uri: &str) -> Option<&Arc<CatalogEntry>> {
-        self.resources
-            .get(uri)
-            .or_else(|| self.templates.find_template(uri))
+        let server = server_uri::server_of(uri);
+        // A template of another server may match anything.
+        let is_of_server =
+            |it: &&Arc<CatalogEntry>| server.is_none_or(|name| name == &**it.server());
+        let template = || self.templates.find_template(uri, is_of_server);
+        let interface = || {
+            let mut tools = self.tools.entries.iter().filter(is_of_server);
+            tools.find(|it| server.is_some() && it.ui_resource() == Some(uri))
+        };
+        let unlisted = || self.servers.get(server?);
+        let listed = self.resources.get(uri).filter(is_of_server);
+        listed
+            .or_else(template)
+            .or_else(interface)
+            .or_else(unlisted)
     }
 
     /// The `list_changed` notifications for a client that saw `earlier`.
@@ -194,12 +217,15 @@ impl EntryList {
         self.index.get(key).map(|at| &self.entries[*at])
     }
 
-    /// The template that matches `uri`.
-    pub(super) fn find_template(&self, uri: &str) -> Option<&Arc<CatalogEntry>> {
+    /// The allowed template that matches `uri`.
+    fn find_template(
+        &self,
+        uri: &str,
+        is_allowed: impl Fn(&&Arc<CatalogEntry>) -> bool,
+    ) -> Option<&Arc<CatalogEntry>> {
         let short = uri.len() <= MAX_URI_BYTES;
-        self.entries
-            .iter()
-            .find(|entry| short && template_matches(&entry.key, uri))
+        let mut allowed = self.entries.iter().filter(is_allowed);
+        allowed.find(|entry| short && template_matches(&entry.key, uri))
     }
 }
 

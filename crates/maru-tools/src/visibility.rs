@@ -87,7 +87,8 @@ pub(super) fn may_use(principal: &Principal, entry: &CatalogEntry) -> bool {
         }
         CatalogEntryKind::Prompt
         | CatalogEntryKind::Resource
-        | CatalogEntryKind::ResourceTemplate => grants.allows_prompts_and_resources(&entry.server),
+        | CatalogEntryKind::ResourceTemplate
+        | CatalogEntryKind::Server => grants.allows_prompts_and_resources(&entry.server),
     }
 }
 

@@ -26,12 +26,14 @@ use super::{
 use maru_observability::telemetry::{OutgoingTrace, TRACEPARENT, TRACESTATE};
 use maru_tools::{
     EntryResponse, EntryResult, InputRequired, RequestContext, ResultStatus, StructuredContent,
+    TASKS_EXTENSION,
 };
 
 /// A client's request to forward to a server.
 pub(super) struct ForwardedRequest<'a> {
-    pub(super) method: &'static str,
-    /// The tool or prompt name, or the resource URI, as the server knows it.
+    pub(super) method: Cow<'static, str>,
+    /// The tool or prompt name, or the resource URI, as the server knows it; empty if the
+    /// request has none.
     pub(super) key: &'a str,
     /// The members of the parameters as JSON, without the enclosing braces.
     pub(super) params: String,
@@ -42,7 +44,7 @@ pub(super) struct ForwardedRequest<'a> {
 /// Which notifications of a call the client wants relayed.
 #[derive(Clone, Debug)]
 pub(super) struct CallRelay {
-    method: &'static str,
+    method: Cow<'static, str>,
     progress_token: Option<RpcId>,
     log_level: Option<LoggingLevel>,
 }
@@ -76,7 +78,7 @@ pub(super) async fn forward_request(
         Box::pin(connection.ensure_log_level(level)).await?;
     }
     let relay = CallRelay {
-        method: request.method,
+        method: request.method.clone(),
         progress_token: context.progress_token.clone(),
         log_level: context.log_level,
     };
@@ -90,8 +92,8 @@ pub(super) async fn forward_request(
     let call = connection
         .link
         .start_call(&OutgoingRequest {
-            method: request.method,
-            target_name: Some(request.key),
+            method: &request.method,
+            target_name: Some(request.key).filter(|it| !it.is_empty()),
             mirrored_params: &request.mirrors,
             params: &params,
             client: Some(context.connection),
@@ -145,7 +147,7 @@ async fn relay_until_answer(
             CallEvent::Message(text) => text,
             CallEvent::Answer(answer) => {
                 let answer = match answer {
-                    Ok(raw) => parse_result(connection.session.version, relay.method, raw),
+                    Ok(raw) => parse_result(connection.session.version, &relay.method, raw),
                     Err(raw) => map_rpc_error(&relay, parse_rpc_error(&raw), context),
                 };
                 return Ok(report_missing_capability(
@@ -395,16 +397,22 @@ fn legacy_params(request: &ForwardedRequest<'_>, context: &RequestContext, id: i
     if context.progress_token.is_some() {
         meta.push(format!("\"progressToken\":{id}"));
     }
-    if meta.is_empty() {
-        format!("{{{}}}", request.params)
-    } else {
-        format!("{{{},\"_meta\":{{{}}}}}", request.params, meta.join(","))
-    }
+    let meta = (!meta.is_empty()).then(|| format!("\"_meta\":{{{}}}", meta.join(",")));
+    let params = (!request.params.is_empty()).then_some(&*request.params);
+    let members: Vec<&str> = params.into_iter().chain(meta.as_deref()).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 fn modern_params(request: &ForwardedRequest<'_>, context: &RequestContext, id: i64) -> String {
     let mut text = String::with_capacity(request.params.len() + 512);
-    for part in ["{", &request.params, ",\"_meta\":{", own_meta_prefix()] {
+    let comma = if request.params.is_empty() { "" } else { "," };
+    for part in [
+        "{",
+        &request.params,
+        comma,
+        "\"_meta\":{",
+        own_meta_prefix(),
+    ] {
         text.push_str(part);
     }
     text.push_str(&forwarded_capabilities(&context.capabilities));
@@ -480,7 +488,7 @@ fn forwarded_capabilities(declared: &Value) -> Cow<'static, str> {
         .get_mut("extensions")
         .and_then(Value::as_object_mut)
     {
-        extensions.shift_remove("io.modelcontextprotocol/tasks");
+        extensions.shift_remove(TASKS_EXTENSION);
     }
     Cow::Owned(Value::Object(forwarded).to_string())
 }

@@ -272,7 +272,7 @@ impl SharedConnection {
         principal: &Principal,
     ) -> Result<EntryResponse, RpcError> {
         let is_call = request.method == "tools/call";
-        let span = spans::upstream_request(request.method, request.key, self.name.as_str());
+        let span = spans::upstream_request(&request.method, request.key, self.name.as_str());
         let answer = sign_in_request::SignInAnswer::of(context);
         let context = &*answer.remaining_context(context);
         let subject = self.subject_of(principal);

@@ -12,6 +12,7 @@ use super::{
     link::{CallEvent, OutgoingRequest, UpstreamCall, UpstreamLink},
 };
 use maru_config::mask_secrets;
+use maru_tools::{SKILLS_EXTENSION, UI_EXTENSION, ui_settings};
 
 /// How long to wait for the response to `server/discover`, which older servers do not
 /// know.
@@ -242,7 +243,7 @@ pub(super) fn own_request_meta() -> Value {
 /// The extensions that maru relays for its clients. A server of an older version learns of
 /// them once, in the handshake, before it knows any client.
 fn relayed_extensions() -> Value {
-    json!({"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}})
+    json!({UI_EXTENSION: ui_settings(), SKILLS_EXTENSION: {}})
 }
 
 #[cfg(test)]

@@ -263,10 +263,9 @@ impl HttpLink {
             let version = HeaderValue::from_static(ProtocolVersion::V2026_07_28.as_str());
             extra_headers.push((PROTOCOL_VERSION_HEADER.clone(), version));
         }
-        extra_headers.push((
-            METHOD_HEADER.clone(),
-            HeaderValue::from_static(request.method),
-        ));
+        if let Ok(method) = HeaderValue::from_str(request.method) {
+            extra_headers.push((METHOD_HEADER.clone(), method));
+        }
         let value = |text: &str| HeaderValue::from_str(&encode_header_value(text)).ok();
         if let Some(name) = request.target_name.and_then(value) {
             extra_headers.push((NAME_HEADER.clone(), name));

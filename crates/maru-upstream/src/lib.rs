@@ -34,6 +34,7 @@ mod process_signals;
 mod processes;
 mod program_rules;
 mod programs;
+mod qualified_uris;
 mod registration_error;
 mod registration_rules;
 mod registry_file;
@@ -51,7 +52,6 @@ mod subscriptions;
 mod tool_pins;
 mod transport;
 mod trust;
-mod ui_resources;
 mod unmask;
 mod user_connections;
 #[cfg_attr(not(target_os = "linux"), path = "warden_unsupported.rs")]

@@ -32,7 +32,7 @@ pub(super) enum CallEvent {
 
 /// A request to send to a server.
 pub(super) struct OutgoingRequest<'a> {
-    pub(super) method: &'static str,
+    pub(super) method: &'a str,
     /// The tool, prompt or resource of the request, repeated in a header since
     /// 2026-07-28.
     pub(super) target_name: Option<&'a str>,

@@ -1,9 +1,9 @@
 //! Reads a server's lists and turns them into catalog entries.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use futures_util::FutureExt as _;
-use maru_protocol::{RpcError, push_json_string, to_json_string};
+use maru_protocol::{push_json_string, to_json_string};
 use serde_json::{Value, json};
 
 use super::{
@@ -13,13 +13,13 @@ use super::{
     handle::SharedConnection,
     handshake::{call_method, own_request_meta},
     hub_route::{self, HubRoute},
+    qualified_uris,
     sanitize::sanitize_entry,
     trust::PinnedDefinition,
-    ui_resources,
 };
 use maru_tools::{
-    CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
-    HeaderParameter, ResourceSubscription, parse_header_parameters,
+    CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, HeaderParameter,
+    ResourceSubscription, parse_header_parameters, relayed_extensions, server_uri::original_uri,
 };
 
 /// The most entries of one kind that are read from a server.
@@ -89,6 +89,11 @@ pub(super) async fn fetch_listing(
 ) -> Result<Refreshed, Error> {
     let route = HubRoute::new(hub_id, &connection.session.capabilities)?;
     let mut listed = Refreshed::default();
+    let extensions = relayed_extensions(&connection.session.capabilities);
+    let own = json!({"extensions": extensions});
+    let key = shared.name().as_str().to_owned();
+    let server = build_catalog_entry(shared, CatalogEntryKind::Server, key, &own);
+    listed.offers.push((server, None));
     for list in &LIST_METHODS {
         if !connection
             .session
@@ -219,10 +224,12 @@ fn build_catalog_entry(
     let handler = entry_handler(Arc::clone(shared), kind, key.clone().into(), mirrors.into());
     let server = shared.name().as_arc();
     let mut entry = entry.clone();
-    let key = ui_resources::qualify_entry(server, kind, key, &mut entry);
+    let key = qualified_uris::qualify_entry(server, kind, key, &mut entry);
     let offer = CatalogEntry::from_server(server, kind, key, &entry, handler);
     Arc::new(match kind {
-        CatalogEntryKind::Resource | CatalogEntryKind::ResourceTemplate => {
+        CatalogEntryKind::Resource
+        | CatalogEntryKind::ResourceTemplate
+        | CatalogEntryKind::Server => {
             let shared = Arc::clone(shared);
             offer.with_subscription(Arc::new(move |uri| watch_resource(&shared, uri)))
         }
@@ -239,33 +246,20 @@ fn entry_handler(
     Arc::new(move |mut entry_request: EntryRequest| {
         let (shared, key, mirrors) = (Arc::clone(&shared), Arc::clone(&key), Arc::clone(&mirrors));
         if let EntryAction::ReadResource(uri) = &mut entry_request.action
-            && ui_resources::is_ui(uri)
+            && let Cow::Owned(original) = original_uri(shared.name().as_str(), uri)
         {
-            *uri = ui_resources::original_uri(shared.name().as_str(), uri).into_owned();
-            return read_interface(shared, entry_request).boxed();
+            *uri = original;
         }
         async move {
             let request = build_forwarded_request(kind, &key, &mirrors, &entry_request.action);
-            shared
+            let response = shared
                 .forward(request, &entry_request.context, &entry_request.principal)
-                .await
+                .await?;
+            let server = shared.name().as_str();
+            Ok(qualified_uris::qualify_response(server, response))
         }
         .boxed()
     })
-}
-
-/// Reads the resource of a user interface, whose address clients know by another name.
-async fn read_interface(
-    shared: Arc<SharedConnection>,
-    read: EntryRequest,
-) -> Result<EntryResponse, RpcError> {
-    let kind = CatalogEntryKind::Resource;
-    let request = build_forwarded_request(kind, "", &[], &read.action);
-    let response = shared
-        .forward(request, &read.context, &read.principal)
-        .await?;
-    let server = shared.name().as_str();
-    Ok(ui_resources::qualify_contents(server, response))
 }
 
 /// Builds the request that performs an action on the server.
@@ -283,15 +277,15 @@ fn build_forwarded_request<'a>(
         params.push_str(arguments);
         params
     };
-    let plain = |method, key, params| ForwardedRequest {
-        method,
+    let plain = |method: &'static str, key, params| ForwardedRequest {
+        method: Cow::Borrowed(method),
         key,
         params,
         mirrors: Vec::new(),
     };
     match action {
         EntryAction::CallTool(arguments) => ForwardedRequest {
-            method: "tools/call",
+            method: Cow::Borrowed("tools/call"),
             key,
             params: named(arguments.text()),
             mirrors: mirrors
@@ -311,7 +305,7 @@ fn build_forwarded_request<'a>(
             context,
         } => {
             let reference = match kind {
-                CatalogEntryKind::Prompt | CatalogEntryKind::Tool => {
+                CatalogEntryKind::Prompt | CatalogEntryKind::Tool | CatalogEntryKind::Server => {
                     json!({"type": "ref/prompt", "name": key})
                 }
                 CatalogEntryKind::Resource | CatalogEntryKind::ResourceTemplate => {
@@ -328,6 +322,10 @@ fn build_forwarded_request<'a>(
                 format!("\"ref\":{reference},\"argument\":{argument}{context}"),
             )
         }
+        EntryAction::CallExtension { method, params } => ForwardedRequest {
+            method: Cow::Owned(method.clone()),
+            ..plain("", "", params.clone())
+        },
     }
 }
 
@@ -336,7 +334,7 @@ fn watch_resource(shared: &Arc<SharedConnection>, uri: &str) -> ResourceSubscrip
     let Some(connection) = shared.active_connection() else {
         return Box::new(());
     };
-    let uri = ui_resources::original_uri(shared.name().as_str(), uri).into_owned();
+    let uri = original_uri(shared.name().as_str(), uri).into_owned();
     connection.add_watcher(&uri);
     Box::new(SubscriptionGuard {
         active: connection,

@@ -7,11 +7,8 @@ use maru_protocol::{
 };
 use tokio::sync::Notify;
 
-use super::{
-    in_flight::{Delivery, InFlightCalls},
-    ui_resources::public_uri,
-};
-use maru_tools::Catalog;
+use super::in_flight::{Delivery, InFlightCalls};
+use maru_tools::{Catalog, server_uri::public_uri};
 
 /// The result of `roots/list` without a client, or for a client without roots.
 pub(super) const EMPTY_ROOTS_RESULT: &str = r#"{"roots":[]}"#;

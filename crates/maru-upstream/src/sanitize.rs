@@ -43,6 +43,7 @@ pub(super) fn sanitize_entry(
                 entry.insert("name".to_owned(), key.clone().into());
             }
         }
+        CatalogEntryKind::Server => (),
     }
     Ok((key, Value::Object(entry)))
 }
@@ -50,7 +51,9 @@ pub(super) fn sanitize_entry(
 /// Removes and checks the key: a name or URI that is displayable and safe to send.
 fn take_key(kind: CatalogEntryKind, entry: &mut Map<String, Value>) -> Result<String, String> {
     let (member, limit) = match kind {
-        CatalogEntryKind::Tool | CatalogEntryKind::Prompt => ("name", MAX_NAME_BYTES),
+        CatalogEntryKind::Tool | CatalogEntryKind::Prompt | CatalogEntryKind::Server => {
+            ("name", MAX_NAME_BYTES)
+        }
         CatalogEntryKind::Resource => ("uri", MAX_URI_BYTES),
         CatalogEntryKind::ResourceTemplate => ("uriTemplate", MAX_URI_BYTES),
     };

@@ -104,7 +104,9 @@ async fn handle_document(
                 json!({"completion": completion}).into(),
             ))
         }
-        EntryAction::CallTool(_) | EntryAction::GetPrompt(_) => {
+        EntryAction::CallTool(_)
+        | EntryAction::GetPrompt(_)
+        | EntryAction::CallExtension { .. } => {
             Err(RpcError::invalid_params("a document can only be read"))
         }
     }

@@ -51,16 +51,17 @@ struct ResponseReader {
 pub(super) struct CancelGuard {
     link: Arc<HttpLink>,
     id: i64,
-    method: &'static str,
+    /// The protocol forbids it for the handshake.
+    is_cancellable: bool,
     pub(super) done: bool,
 }
 
 impl CancelGuard {
-    pub(super) fn new(link: &Arc<HttpLink>, id: i64, method: &'static str) -> Self {
+    pub(super) fn new(link: &Arc<HttpLink>, id: i64, method: &str) -> Self {
         Self {
             link: Arc::clone(link),
             id,
-            method,
+            is_cancellable: method != "initialize",
             done: false,
         }
     }
@@ -356,7 +357,7 @@ impl Drop for CancelGuard {
         if self.done
             || self.link.version().is_modern()
             || self.link.lost.is_cancelled()
-            || self.method == "initialize"
+            || !self.is_cancellable
         {
             return;
         }
