@@ -1,37 +1,47 @@
 //! Extensions of the protocol behind the hub: skills, user interfaces, and one that the hub
 //! does not know. The server is fastmcp's.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
+use tokio::process::Child;
 
 use crate::{
     clients::client_tools_dir,
     conformance::run_extension_scenario,
     mcp_client::McpClient,
+    retrieval::services::{command_ending_with_test, free_port, wait_until_listening},
     test_hub::TestHub,
     toolsets::{ask, call},
 };
 
-/// Adds a server with skills, a user interface and the extension `com.example/dice`.
-async fn add_server(hub: &TestHub, name: &str) {
+/// A server that ends with the test.
+struct ExtensionServer {
+    _child: Child,
+}
+
+/// Adds a server with skills, a user interface and the extension `com.example/dice`. It is
+/// reached over HTTP, because a busy machine starts programs slower than they are probed.
+async fn add_server(hub: &TestHub, name: &str) -> ExtensionServer {
     let tools = client_tools_dir();
+    let port = free_port();
     let skills = hub.directory.path().join(format!("skills of {name}"));
-    let config = json!({
-        "command": tools.join("mcp2/bin/python"),
-        "args": [tools.join("extension_server.py"), skills],
-    });
+    let child = command_ending_with_test(tools.join("mcp2/bin/python"))
+        .arg(tools.join("extension_server.py"))
+        .arg(skills)
+        .arg(port.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until_listening(port).await;
+    let config = json!({"url": format!("http://127.0.0.1:{port}/mcp")});
     let body =
-        json!({"name": name, "autoConnect": true, "transportType": "STDIO", "config": config});
+        json!({"name": name, "autoConnect": true, "transportType": "HTTP", "config": config});
     let made = hub.send_as_admin("POST", "/api/mcp/servers", body).await;
-    let status = made.status;
-    assert_eq!(status, 201, "{}", made.text().await);
-    let connected = hub
-        .send_as_admin(
-            "POST",
-            &format!("/api/mcp/servers/{name}/connect"),
-            Value::Null,
-        )
-        .await;
-    assert_eq!(connected.status, 200);
+    let made = made.json().await;
+    assert_eq!(made["status"], "CONNECTED", "{made}");
+    ExtensionServer { _child: child }
 }
 
 async fn extensions(hub: &TestHub, path: &str, token: Option<&str>) -> Value {
@@ -48,11 +58,11 @@ fn uris(list: &Value) -> Vec<&str> {
 async fn clients_are_told_the_extensions_of_the_servers_that_they_see() {
     let hub = TestHub::start().await;
     assert_eq!(extensions(&hub, "/mcp", None).await, json!({}));
-    add_server(&hub, "one").await;
+    let _one = add_server(&hub, "one").await;
     let expected = json!({
         "com.example/dice": {"sides": [6, 20]},
         "io.modelcontextprotocol/skills": {},
-        "io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]},
+        "io.modelcontextprotocol/ui": {},
     });
     for path in ["/mcp", "/mcp/s/one"] {
         assert_eq!(extensions(&hub, path, None).await, expected, "{path}");
@@ -74,10 +84,8 @@ async fn clients_are_told_the_extensions_of_the_servers_that_they_see() {
     let token = hub.create_token(token).await;
     let token = Some(token.as_str());
     let told = extensions(&hub, "/mcp", token).await;
-    assert_eq!(
-        told,
-        json!({"io.modelcontextprotocol/ui": expected["io.modelcontextprotocol/ui"]})
-    );
+    let interfaces = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
+    assert_eq!(told, json!({"io.modelcontextprotocol/ui": interfaces}));
     for (method, params) in [
         ("skills/list", json!({})),
         ("skills/get", json!({"uri": "skill://one/letters/SKILL.md"})),
@@ -94,7 +102,7 @@ async fn clients_are_told_the_extensions_of_the_servers_that_they_see() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_extension_passes_untouched_to_the_only_server_that_has_it() {
     let hub = TestHub::start().await;
-    add_server(&hub, "one").await;
+    let _one = add_server(&hub, "one").await;
     let rolled = ask(&hub, "/mcp", None, "dice/roll", json!({"sides": 20})).await;
     assert_eq!(rolled["result"]["rolled"], 20, "{rolled}");
     assert_eq!(rolled["result"]["digits"].to_string(), "1.5");
@@ -105,7 +113,7 @@ async fn unknown_extension_passes_untouched_to_the_only_server_that_has_it() {
     let unknown = ask(&hub, "/mcp", None, "dice/throw", json!({})).await;
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     // Which of two is meant, only the endpoint of one tells.
-    add_server(&hub, "two").await;
+    let _two = add_server(&hub, "two").await;
     let unclear = ask(&hub, "/mcp", None, "dice/roll", json!({})).await;
     assert_eq!(unclear["error"]["code"], -32601, "{unclear}");
     let rolled = ask(&hub, "/mcp/s/two", None, "dice/roll", json!({})).await;
@@ -123,8 +131,8 @@ async fn unknown_extension_passes_untouched_to_the_only_server_that_has_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn skills_of_two_servers_are_listed_described_and_read_by_unique_addresses() {
     let hub = TestHub::start().await;
-    add_server(&hub, "one").await;
-    add_server(&hub, "two").await;
+    let _one = add_server(&hub, "one").await;
+    let _two = add_server(&hub, "two").await;
     let listed = ask(&hub, "/mcp", None, "skills/list", json!({})).await;
     let listed = &listed["result"];
     assert!(
@@ -180,7 +188,7 @@ async fn skills_of_two_servers_are_listed_described_and_read_by_unique_addresses
 #[tokio::test(flavor = "multi_thread")]
 async fn scenarios_of_the_suite_for_skills_pass_through_the_hub() {
     let hub = TestHub::start().await;
-    add_server(&hub, "one").await;
+    let _one = add_server(&hub, "one").await;
     for (scenario, passed) in [
         ("sep-2640-skills-enumeration", "Passed: 32/32, 0 failed"),
         ("sep-2640-skills-manifest", "Passed: 3/3, 0 failed"),
@@ -194,8 +202,8 @@ async fn scenarios_of_the_suite_for_skills_pass_through_the_hub() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_two_servers_are_read_by_unique_addresses_also_if_they_are_not_listed() {
     let hub = TestHub::start().await;
-    add_server(&hub, "one").await;
-    add_server(&hub, "two").await;
+    let _one = add_server(&hub, "one").await;
+    let _two = add_server(&hub, "two").await;
     let listed = ask(&hub, "/mcp", None, "tools/list", json!({})).await;
     let tools = listed["result"]["tools"].as_array().unwrap();
     let page_of = |name: &str| {

@@ -148,8 +148,7 @@ async fn walk_every_route(hub: &TestHub) -> ApiWalk<'_> {
     let file =
         json!({"mcpServers": {"imported": {"url": "http://127.0.0.1:9/mcp", "disabled": true}}});
     walk.request("POST", "/api/mcp/import", &[], file).await;
-    walk.request("GET", "/api/mcp/registry", &[], none())
-        .await;
+    walk.request("GET", "/api/mcp/registry", &[], none()).await;
     walk.request(
         "POST",
         "/mcp/add",

@@ -6,9 +6,9 @@ use axum::{Router, http::Method};
 
 use super::{
     HubState, accounts, allowed_hosts, anthropic, audit, authorization, call_usage, calls, connect,
-    console, custom_tools, diagnostics, discovery, docs, generate, health, limits, mcp, mcp_registry, metrics,
-    model_api, models, ollama, openai, prompts_and_resources, registry, resource_metadata,
-    responses,
+    console, custom_tools, diagnostics, discovery, docs, generate, health, limits, mcp,
+    mcp_registry, metrics, model_api, models, ollama, openai, prompts_and_resources, registry,
+    resource_metadata, responses,
     route_entry::{RouteEntry, admin, agent, mcp_endpoint, public, reader},
     runs, servers, sign_in, sources, tokens, tool_overrides, tool_stream, tools, toolsets,
     transfer, usage,

@@ -124,11 +124,13 @@ impl TermCollector {
                 if stem != *word && TOOL_GLOSSARY.extract_terms(word).concepts.is_empty() {
                     self.add_concepts(&stem, weight);
                 }
-                let edged: Vec<char> = format!("<{word}>").chars().collect();
+                let edged = format!("<{word}>");
+                let mut bounds: Vec<usize> = edged.char_indices().map(|(at, _)| at).collect();
+                bounds.push(edged.len());
                 for length in [3, 4] {
-                    let windows = edged.windows(length).map(String::from_iter);
-                    let hashed = windows.map(|it| (hash(b'g', &it), weight));
-                    self.ngrams.extend(hashed);
+                    let windows = bounds.windows(length + 1);
+                    let grams = windows.map(|it| &edged[it[0]..it[length]]);
+                    self.ngrams.extend(grams.map(|it| (hash(b'g', it), weight)));
                 }
             }
             QueryWord::Syllables(syllables) => {

@@ -96,9 +96,7 @@ impl ChromaServer {
             port,
             _directory: directory,
         };
-        timeout(START_TIMEOUT, server.wait_until_listening())
-            .await
-            .unwrap();
+        wait_until_listening(server.port).await;
         server
     }
 
@@ -110,13 +108,17 @@ impl ChromaServer {
             ..ChromaEndpoint::default()
         }
     }
+}
 
-    async fn wait_until_listening(&self) {
-        let address = ("127.0.0.1", self.port);
+/// Waits until a program that the test started listens on `port`.
+pub(crate) async fn wait_until_listening(port: u16) {
+    let listening = async {
+        let address = ("127.0.0.1", port);
         while tokio::net::TcpStream::connect(address).await.is_err() {
             sleep(Duration::from_millis(50)).await;
         }
-    }
+    };
+    timeout(START_TIMEOUT, listening).await.unwrap();
 }
 
 pub(crate) fn local_policy() -> AddressPolicy {
@@ -137,7 +139,7 @@ pub(crate) fn command_ending_with_test(program: PathBuf) -> Command {
     command
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
