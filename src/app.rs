@@ -34,8 +34,8 @@ use crate::{
     config::{Config, LoadedConfig, SecretString, config_rows},
     downstream::McpEngine,
     http::{
-        self, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy, Readiness,
-        RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
+        self, CallerReads, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy,
+        Readiness, RejectedRequests, ReloadableSettings, ServeContext, TlsCertificates,
     },
     llm::{ModelManager, ModelSettings, ReloadableGateway, UsageLedger},
     observability::{audit::AuditLog, metrics::HubMetrics},
@@ -49,8 +49,8 @@ use crate::{
 };
 
 use access::{open_access, spawn_key_refresh};
-pub(crate) use data_directory::prepare_data_dir;
 use data_directory::{DataDirCleanup, DataFiles};
+pub(crate) use data_directory::{create_private_file, prepare_data_dir};
 pub(crate) use hub_file::DataDirLock;
 pub use hub_file::running_hub;
 pub use local_socket::{HTTP_SOCKET, StdioView, join_hub};
@@ -95,6 +95,8 @@ pub struct HubCore {
     audit: Arc<AuditLog>,
     metrics: Arc<HubMetrics>,
     store: Store,
+    /// The hubs that share the store, where others can.
+    peers: Option<Arc<PeerHubs>>,
     /// Which addresses may be reached.
     address_policy: AddressPolicy,
     config: Config,
@@ -221,9 +223,21 @@ impl HubCore {
         let models = Arc::clone(model_manager.gateway());
         let journal = catalog.journal();
         metrics.count_calls_of(journal);
-        let audit = AuditLog::start(store.clone(), &config.audit, journal, &backend_tasks);
-        let servers =
-            open_servers(&config, &store, policy.clone(), &catalog, &backend_tasks).await?;
+        let name = hub_name(&config);
+        let audit = AuditLog::start(
+            (store.clone(), &name),
+            &config.audit,
+            journal,
+            &backend_tasks,
+        );
+        let servers = open_servers(
+            &config,
+            &store,
+            policy.clone(),
+            &catalog,
+            (peers.as_ref(), &backend_tasks),
+        )
+        .await?;
         let agent = Agent::new(AgentDependencies {
             models: Arc::clone(&models),
             catalog: Arc::clone(&catalog),
@@ -236,7 +250,7 @@ impl HubCore {
             drain_timeout: limits.drain_timeout(),
         });
         slot.set(&agent);
-        let engine = McpEngine::start(Arc::clone(&catalog), *limits, &tasks, peers);
+        let engine = McpEngine::start(Arc::clone(&catalog), *limits, &tasks, peers.clone());
         Ok(Self {
             catalog,
             engine,
@@ -256,6 +270,7 @@ impl HubCore {
             audit,
             metrics,
             store,
+            peers,
             address_policy: policy,
             config,
             _data_files: files,
@@ -318,17 +333,22 @@ fn hub_name(config: &Config) -> String {
     config.hub.name.clone().unwrap_or_else(|| host.into_owned())
 }
 
-async fn open_store(config: &Config) -> Result<Store> {
-    let store = match config.store_url.as_ref().map(SecretString::reveal) {
+/// Opens the database of the store, whose secrets stay as they are.
+pub(crate) async fn open_database(config: &Config) -> Result<Store> {
+    Ok(match config.store_url.as_ref().map(SecretString::reveal) {
         None => {
             let path = config.data_dir.join(STORE_FILE);
-            data_directory::create_private_file(&path)
+            create_private_file(&path)
                 .with_context(|| format!("cannot create the database {}", path.display()))?;
             Store::open(&path).await?
         }
         Some("memory") => Store::in_memory().await?,
         Some(url) => Store::connect(url).await?,
-    };
+    })
+}
+
+async fn open_store(config: &Config) -> Result<Store> {
+    let store = open_database(config).await?;
     let path = match &config.seal_key_file {
         // An in-memory store needs no seal, and its key file would be left behind.
         _ if config.is_ephemeral() => return Ok(store),
@@ -411,16 +431,23 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
         is_behind_proxy: config.behind_tls_proxy,
         sends_hsts: config.tls.certificate.is_some(),
         sessions: ConsoleSessions::load(&core.store).await?,
+        caller_reads: CallerReads::default(),
         events: ConsoleEvents::new(&core.client_tasks),
         store: core.store.clone(),
         address_policy: core.address_policy.clone(),
         port: address.port(),
+        cookie_suffix: http::cookie_suffix(address.port(), core.peers.as_deref()),
+        peers: core.peers.clone(),
         command_words: config.command_words(),
         requires_token: config.requires_token(),
         readiness: Arc::clone(&readiness),
     });
     let publisher = http::publish_changes(Arc::clone(&hub), core.client_tasks.stop_token());
     core.client_tasks.spawn(publisher);
+    let answers = http::answer_peers(Arc::clone(&hub));
+    let stop = core.client_tasks.stop_token();
+    core.client_tasks
+        .spawn(async move { _ = stop.run_until_cancelled(answers).await });
     if let Some(feed) = core.store.change_feed() {
         let changes = store_changes::follow_store_changes(Arc::clone(&hub), feed);
         let stop = core.client_tasks.stop_token();
@@ -471,8 +498,9 @@ pub async fn start_with_settings(loaded: LoadedConfig) -> Result<RunningHub> {
 impl RunningHub {
     /// Issues a one-time code, valid for ten minutes, that signs the admin in to the
     /// console.
-    pub fn console_code(&self) -> BearerToken {
-        self.hub.sessions.issue_code(self.admin_token.hash())
+    pub async fn console_code(&self) -> Result<BearerToken, maru_store::Error> {
+        let admin = self.admin_token.hash();
+        self.hub.sessions.issue_code(admin).await
     }
 
     /// The catalog of available tools, prompts and resources.

@@ -31,6 +31,7 @@ mod service_manager;
 #[cfg_attr(windows, path = "cli/signals_windows.rs")]
 mod signals;
 mod status;
+mod store;
 mod suggestion;
 mod terminal;
 mod token;
@@ -169,6 +170,12 @@ enum CliCommand {
     Export(transfer::ExportArgs),
     /// Import a file of maru export or of an MCP client, or say what would change
     Import(transfer::ImportArgs),
+    /// Copy everything of the store into a file, also while hubs run
+    Backup(store::BackupArgs),
+    /// Fill the store from a file of maru backup
+    Restore(store::RestoreArgs),
+    /// Move the store to PostgreSQL
+    Store(store::StoreArgs),
     /// Print the version of maru, and of the running hub
     Version,
     /// Print the completion script of a shell
@@ -277,6 +284,9 @@ impl Cli {
             CliCommand::Runs(options) => runs::run(&context, &options),
             CliCommand::Export(options) => transfer::export(&context, &options),
             CliCommand::Import(options) => transfer::import(&context, &options),
+            CliCommand::Backup(options) => store::backup(&context, &options),
+            CliCommand::Restore(options) => store::restore(&context, &options),
+            CliCommand::Store(options) => store::run(&context, &options),
             CliCommand::Version => manual::print_version(&context),
             CliCommand::Config(options) => config::run(&context, &options),
             // Handled above.

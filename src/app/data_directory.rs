@@ -87,7 +87,7 @@ fn make_private(path: &Path, what: &str) -> Result<()> {
 }
 
 /// Creates an empty file that only its owner may read, if it does not exist.
-pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private_file(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     private_file(&mut options).open(path).map(drop)

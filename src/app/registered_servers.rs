@@ -4,6 +4,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 
 use anyhow::Result;
 use maru_http::AddressPolicy;
+use maru_peers::PeerHubs;
 use maru_runtime::tasks::Tasks;
 use maru_store::Store;
 
@@ -13,7 +14,7 @@ use crate::{
     tools::Catalog,
     upstream::{
         ConnectionSettings, ManagerOptions, ProgramRules, RegistrationRules, ServerDraft,
-        ServerManager, SignInOptions,
+        ServerManager, SignInOptions, SingleRuns,
     },
 };
 
@@ -22,7 +23,7 @@ pub(super) async fn open_servers(
     store: &Store,
     policy: AddressPolicy,
     catalog: &Arc<Catalog>,
-    tasks: &Tasks,
+    (peers, tasks): (Option<&Arc<PeerHubs>>, &Tasks),
 ) -> Result<Arc<ServerManager>> {
     let sign_in = sign_in_options(config, policy.own_port);
     let mcp = &config.mcp;
@@ -36,6 +37,7 @@ pub(super) async fn open_servers(
         .with_environment(environment)
         .with_warden(config.warden.clone())
         .with_sign_in(sign_in)
+        .with_single_runs(SingleRuns::new(store, peers, tasks))
         .with_limits(&config.limits);
     let directory = config.config_directory.as_ref().unwrap_or(&config.data_dir);
     let record = config.data_dir.join(REGISTRY_RECORD_FILE);

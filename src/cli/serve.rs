@@ -41,10 +41,10 @@ pub(super) fn serve_hub(
         let log = LogFilter::start(&loaded.config.log, export.as_ref());
         let mut signals = HubSignals::new()?;
         let running = Box::pin(app::start_with_settings(loaded)).await?;
-        terminal::print(&welcome_text(&running, &directory, &program))?;
+        terminal::print(&welcome_text(&running, &directory, &program).await?)?;
         if is_first_start {
             terminal::print(&first_start::text(&program))?;
-            first_start::open_console_on_enter(console_link(&running), data_dir);
+            first_start::open_console_on_enter(console_link(&running).await?, data_dir);
         }
         service_manager::report("READY=1");
         while let SignalAction::Reload = signals.next().await {
@@ -178,15 +178,12 @@ fn origin(running: &RunningHub) -> String {
 }
 
 /// A link that signs in as admin, once.
-fn console_link(running: &RunningHub) -> String {
-    format!(
-        "{}/#code={}",
-        origin(running),
-        running.console_code().reveal()
-    )
+async fn console_link(running: &RunningHub) -> Result<String> {
+    let code = running.console_code().await?;
+    Ok(format!("{}/#code={}", origin(running), code.reveal()))
 }
 
-fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String {
+async fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> Result<String> {
     let at = origin(running);
     let snapshot = running.catalog().snapshot();
     let tools = snapshot
@@ -198,7 +195,7 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
     };
     // The link signs in as admin, so it must not end up in a file or a system log.
     let link = if stdout().is_terminal() {
-        console_link(running)
+        console_link(running).await?
     } else {
         format!("{at}/ (a link that signs in: {program} console)")
     };
@@ -228,10 +225,10 @@ fn welcome_text(running: &RunningHub, directory: &str, program: &str) -> String 
     let rows: Vec<_> = rows
         .map(|[name, value]| vec![format!("  {name}"), value.to_owned()])
         .collect();
-    format!(
+    Ok(format!(
         "maru {} is ready. 마루에 오신 것을 환영합니다.\n\n{}\n{servers}{tools} available. Next, in another terminal:\n\n  \
          {program} tools\n{try_one}\nStop with Ctrl-C.\n",
         env!("CARGO_PKG_VERSION"),
         terminal::format_table(&rows),
-    )
+    ))
 }

@@ -151,6 +151,9 @@ struct AddServer {
     /// Working directory of the program
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     cwd: Option<String>,
+    /// Of the hubs that share a database, one runs the program for all
+    #[arg(long, conflicts_with = "url")]
+    single: bool,
     /// Description for people
     #[arg(long)]
     description: Option<String>,
@@ -500,6 +503,9 @@ impl AddServer {
                     json!({"command": command, "args": args, "env": pairs(&self.env, '=')?});
                 if let Some(cwd) = &self.cwd {
                     config["cwd"] = cwd.as_str().into();
+                }
+                if self.single {
+                    config["run"] = "single".into();
                 }
                 ("STDIO".to_owned(), config)
             }

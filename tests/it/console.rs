@@ -66,7 +66,7 @@ async fn next_event(stream: &mut TestResponse, kind: &str) -> (String, Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_printed_code_signs_in_once_and_changes_need_our_header() {
     let hub = TestHub::start().await;
-    let code = json!({"code": hub.running.console_code().reveal()});
+    let code = json!({"code": hub.running.console_code().await.unwrap().reveal()});
     let cookie = sign_in_cookie(&hub, code.clone()).await;
     let again = post(&hub, "/api/session", &code).send().await;
     assert_eq!(again.status, 403);

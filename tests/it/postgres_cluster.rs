@@ -182,18 +182,25 @@ fn spawn_server(programs: Option<&Path>, directory: &Path, port: u16) -> Child {
 /// Builds a command of PostgreSQL on the cluster in `directory`. It ends with the test,
 /// and does not run as root, which PostgreSQL refuses.
 fn postgres_command(programs: Option<&Path>, name: &str, directory: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.arg("--pdeathsig=QUIT");
-    if is_root() {
-        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
-    }
+    let program = programs.map_or_else(|| postgres_program(name), |it| it.join(name));
+    let mut command = unprivileged_command(&program);
     command
-        .arg(programs.map_or_else(|| postgres_program(name), |it| it.join(name)))
         .arg("-D")
         .arg(directory.join("data"))
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null());
+    command
+}
+
+/// Builds a command that does not run as root and ends with the test.
+pub(crate) fn unprivileged_command(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.arg("--pdeathsig=QUIT");
+    if is_root() {
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+    }
+    command.arg(program);
     command
 }
 

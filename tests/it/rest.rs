@@ -566,7 +566,11 @@ async fn readiness_status(hub: &TestHub) -> u16 {
 async fn change_that_the_store_cannot_save_returns_503_and_has_no_effect() {
     let cluster = PostgresCluster::start().await;
     let url = cluster.url(&cluster.create_database());
-    let hub = TestHub::with_config(|config| config.store_url = Some(SecretString::from(url))).await;
+    let hub = TestHub::with_config(|config| {
+        config.store_url = Some(SecretString::from(url));
+        config.limits.store_grace_ms = 0;
+    })
+    .await;
     let most = json!({"max_count": 5});
     let token = json!({"name": "kept", "role": "agent"});
     let made = [

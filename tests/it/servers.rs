@@ -326,6 +326,7 @@ async fn server_list_follows_every_change() {
 #[tokio::test(flavor = "multi_thread")]
 async fn configured_servers_seed_the_store_only_once() {
     let seed = |url: &str| McpServerDefinition {
+        run: None,
         auth: None,
         name: "seeded".to_owned(),
         transport: "sse".to_owned(),
@@ -754,6 +755,7 @@ async fn exposed_hub_uses_servers_of_its_machine_that_the_settings_name() {
         config.behind_tls_proxy = true;
         config.outbound.allowed_hosts = vec![authority];
         config.mcp.servers = vec![McpServerDefinition {
+            run: None,
             auth: None,
             name: "seeded".to_owned(),
             transport: "http".to_owned(),

@@ -1,8 +1,13 @@
 //! Two hubs on one PostgreSQL database: what changes at one reaches the other.
 
 mod balancer;
+mod console;
+mod moving;
+mod news;
+mod pooler;
 mod runs;
 mod sessions;
+mod single_program;
 mod store_faults;
 
 use futures_util::future::BoxFuture;
@@ -32,8 +37,18 @@ impl TwoHubs {
         let cluster = PostgresCluster::start().await;
         let database = cluster.create_database();
         let url = cluster.url(&database);
+        Self::start_on(cluster, database, &url, change).await
+    }
+
+    /// Starts two hubs that reach the database at `url`.
+    async fn start_on(
+        cluster: PostgresCluster,
+        database: String,
+        url: &str,
+        change: impl Fn(&mut Config),
+    ) -> Self {
         let open = |name: &str| {
-            let (url, name) = (url.clone(), name.to_owned());
+            let (url, name) = (url.to_owned(), name.to_owned());
             TestHub::with_config(|config| {
                 config.store_url = Some(SecretString::from(url));
                 config.hub.name = Some(name);
@@ -47,6 +62,27 @@ impl TwoHubs {
             one,
             other,
         }
+    }
+
+    /// Waits until both hubs listen on their two channels. They do not poll from then on.
+    async fn wait_until_listening(&self) {
+        let listening = "SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = 'maru-listener' AND query LIKE 'LISTEN%'";
+        wait_until(async || self.cluster.run_sql(&self.database, listening) == "4").await;
+    }
+
+    /// Waits until the other hub has applied what changed at the first one: lists of the API
+    /// may be newer than what is in force.
+    async fn wait_until_applied(&self) {
+        let marker = json!({"name": "marker", "autoConnect": false, "transportType": "HTTP",
+            "config": {"url": "http://127.0.0.1:9/mcp"}});
+        let added = self.one.send_as_admin("POST", "/api/mcp/servers", marker);
+        assert_eq!(added.await.status, 201);
+        wait_until(async || {
+            let marker = get(&self.other, "/api/mcp/servers/marker").await;
+            marker["name"] == "marker"
+        })
+        .await;
     }
 
     /// Boxed, because two hubs are large.
@@ -206,11 +242,7 @@ async fn limit_per_minute_holds_for_all_hubs_together() {
     let limit = json!({"max_per_minute": PER_MINUTE});
     let set = one.send_as_admin("PUT", "/api/limits/TOOL/serialize_for_cell", limit);
     assert_eq!(set.await.status, 200);
-    wait_until(async || {
-        let limits = get(other, "/api/limits").await.to_string();
-        limits.contains("serialize_for_cell")
-    })
-    .await;
+    hubs.wait_until_applied().await;
     let call = json!({"name": "serialize_for_cell", "arguments": {"data": "x"}});
     let began = tokio::time::Instant::now();
     let mut made = 0;
@@ -270,4 +302,47 @@ async fn limit_per_minute_of_a_toolset_holds_for_all_hubs_together() {
     assert!(f64::from(made) <= allowed, "{made} of {allowed}");
     assert!(made >= PER_MINUTE, "{made}");
     hubs.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hubs_with_one_admin_token_keep_it_when_one_of_them_ends() {
+    const TOKEN: &str = "one-recovery-token-of-all-hubs-0123";
+    let cluster = PostgresCluster::start().await;
+    let url = cluster.url(&cluster.create_database());
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let start = async |number: usize| {
+        let data_dir = directories[number].path().to_owned();
+        std::fs::write(data_dir.join("admin-token"), TOKEN).unwrap();
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            data_dir,
+            store_url: Some(SecretString::from(url.clone())),
+            ..Config::default()
+        };
+        Box::pin(TestHub::with_directory(config)).await
+    };
+    let is_admin = async |hub: &TestHub| {
+        let request = TestRequest::new(&hub.address, "GET", "/api/audit");
+        let request = request.header("authorization", &format!("Bearer {TOKEN}"));
+        request.send().await.status == 200
+    };
+    let (one, other) = (start(0).await, start(1).await);
+    for hub in [&one, &other] {
+        assert!(is_admin(hub).await);
+    }
+    Box::pin(one.running.stop()).await;
+    let again = start(0).await;
+    let made = again
+        .create_token(json!({"name": "ci", "role": "agent"}))
+        .await;
+    // The other one has read the tokens again when it knows the new one.
+    wait_until(async || {
+        let request = TestRequest::new(&other.address, "GET", "/api/tools");
+        let request = request.header("authorization", &format!("Bearer {made}"));
+        request.send().await.status == 200
+    })
+    .await;
+    assert!(is_admin(&other).await && is_admin(&again).await);
+    Box::pin(again.running.stop()).await;
+    Box::pin(other.running.stop()).await;
 }

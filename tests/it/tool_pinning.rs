@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A server whose tool says what a file holds.
-const CHANGING_SERVER_SCRIPT: &str = r#"
+pub(crate) const CHANGING_SERVER_SCRIPT: &str = r#"
 import sys, json
 for line in sys.stdin:
     m = json.loads(line); i = m.get("id"); method = m.get("method")

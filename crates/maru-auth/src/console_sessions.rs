@@ -1,4 +1,7 @@
 //! Console sessions: cookies of signed-in browsers, each standing for a token.
+//!
+//! The code of a sign-in link is kept as a session of ten minutes under a hash that no
+//! cookie has, so that every hub of the store can redeem it, and one of them does.
 
 use std::{
     collections::HashMap,
@@ -8,7 +11,7 @@ use std::{
 
 use maru_runtime::clock::now_ms;
 use maru_store::{ConsoleSessionRow, Store};
-use tokio::time::Instant;
+use sha2::{Digest as _, Sha256};
 
 use super::BearerToken;
 
@@ -18,26 +21,15 @@ pub const SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const SIGN_IN_CODE_LIFETIME: Duration = Duration::from_secs(600);
 /// How many browsers may be signed in. Beyond that, the session that expires first ends.
 const MAX_CONSOLE_SESSIONS: usize = 200;
-/// How many of them one token or account may have, so that it signs nobody else out.
+/// How many of them, and of unused sign-in links, one token or account may have, so that it
+/// signs nobody else out.
 const MAX_SESSIONS_OF_TOKEN: usize = 20;
-/// How many unused sign-in links may be valid at a time.
-const MAX_PENDING_CODES: usize = 8;
 
 /// The signed-in browsers, and the codes of sign-in links that were not used yet.
 #[derive(Debug)]
 pub struct ConsoleSessions {
     store: Store,
     sessions: Mutex<HashMap<[u8; 32], ConsoleSessionRow>>,
-    codes: Mutex<Vec<SignInCode>>,
-}
-
-/// The code of a sign-in link. It works once.
-#[derive(Debug)]
-struct SignInCode {
-    hash: [u8; 32],
-    /// The hash of the token that the browser gets access with.
-    token_hash: [u8; 32],
-    expires_at: Instant,
 }
 
 impl ConsoleSessions {
@@ -54,7 +46,6 @@ impl ConsoleSessions {
         Ok(Self {
             store: store.clone(),
             sessions: Mutex::new(sessions),
-            codes: Mutex::default(),
         })
     }
 
@@ -68,37 +59,41 @@ impl ConsoleSessions {
 
     /// Issues a code that signs a browser in once within [`SIGN_IN_CODE_LIFETIME`], for the
     /// token with this hash.
-    pub fn issue_code(&self, token_hash: [u8; 32]) -> BearerToken {
+    pub async fn issue_code(&self, token_hash: [u8; 32]) -> Result<BearerToken, maru_store::Error> {
         let code = BearerToken::random();
-        let now = Instant::now();
-        let mut codes = lock(&self.codes);
-        codes.retain(|it| it.expires_at > now);
-        if codes.len() == MAX_PENDING_CODES {
-            codes.remove(0);
-        }
-        codes.push(SignInCode {
-            hash: code.hash(),
-            token_hash,
-            expires_at: now + SIGN_IN_CODE_LIFETIME,
-        });
-        code
+        self.add(code_hash(&code), token_hash, SIGN_IN_CODE_LIFETIME)
+            .await?;
+        Ok(code)
     }
 
     /// Returns the hash of the token that `code` was issued for, and invalidates the code.
-    pub fn redeem_code(&self, code: &BearerToken) -> Option<[u8; 32]> {
-        let hash = code.hash();
-        let mut codes = lock(&self.codes);
-        let position = codes.iter().position(|it| it.hash == hash)?;
-        let code = codes.remove(position);
-        (code.expires_at > Instant::now()).then_some(code.token_hash)
+    pub async fn redeem_code(
+        &self,
+        code: &BearerToken,
+    ) -> Result<Option<[u8; 32]>, maru_store::Error> {
+        let row = self.remove(&code_hash(code)).await?;
+        Ok(row
+            .filter(|it| it.expires_at > now_ms())
+            .map(|it| it.token_hash))
     }
 
     /// Signs a browser in for the token with this hash; returns the value of its cookie.
     pub async fn sign_in(&self, token_hash: [u8; 32]) -> Result<BearerToken, maru_store::Error> {
         let cookie = BearerToken::random();
-        let lifetime_ms = i64::try_from(SESSION_LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        self.add(cookie.hash(), token_hash, SESSION_LIFETIME)
+            .await?;
+        Ok(cookie)
+    }
+
+    async fn add(
+        &self,
+        hash: [u8; 32],
+        token_hash: [u8; 32],
+        lifetime: Duration,
+    ) -> Result<(), maru_store::Error> {
+        let lifetime_ms = i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX);
         let row = ConsoleSessionRow {
-            hash: cookie.hash(),
+            hash,
             token_hash,
             expires_at: now_ms().saturating_add(lifetime_ms),
         };
@@ -109,7 +104,16 @@ impl ConsoleSessions {
             // The browser is signed in all the same; the next start loads one session more.
             tracing::warn!(%error, "failed to delete an old console session");
         }
-        Ok(cookie)
+        Ok(())
+    }
+
+    async fn remove(
+        &self,
+        hash: &[u8; 32],
+    ) -> Result<Option<ConsoleSessionRow>, maru_store::Error> {
+        let row = self.store.delete_console_session(hash).await?;
+        lock(&self.sessions).remove(hash);
+        Ok(row)
     }
 
     /// Returns the hash of the token that this cookie stands for, unless it has expired.
@@ -121,10 +125,7 @@ impl ConsoleSessions {
 
     /// Signs a browser out by ending the session of its cookie.
     pub async fn sign_out(&self, cookie: &BearerToken) -> Result<(), maru_store::Error> {
-        let hash = cookie.hash();
-        self.store.delete_console_session(&hash).await?;
-        lock(&self.sessions).remove(&hash);
-        Ok(())
+        self.remove(&cookie.hash()).await.map(drop)
     }
 
     /// Forgets the sessions of the token with this hash, which were deleted.
@@ -150,6 +151,15 @@ impl ConsoleSessions {
     }
 }
 
+/// The hash under which a code is stored; its cookie would be another one.
+fn code_hash(code: &BearerToken) -> [u8; 32] {
+    Sha256::new()
+        .chain_update("sign-in code ")
+        .chain_update(code.hash())
+        .finalize()
+        .into()
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -162,21 +172,29 @@ mod tests {
     async fn code_expires_after_ten_minutes() {
         let store = Store::in_memory().await.unwrap();
         let sessions = ConsoleSessions::load(&store).await.unwrap();
-        tokio::time::pause();
-        let (early, late) = (sessions.issue_code([7; 32]), sessions.issue_code([7; 32]));
-        tokio::time::advance(Duration::from_secs(599)).await;
-        assert_eq!(sessions.redeem_code(&early), Some([7; 32]));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(sessions.redeem_code(&late), None);
+        let before = now_ms();
+        let code = sessions.issue_code([7; 32]).await.unwrap();
+        let mut row = store.console_sessions().await.unwrap().remove(0);
+        assert!((before..=now_ms()).contains(&(row.expires_at - 600_000)));
+        store.delete_console_session(&row.hash).await.unwrap();
+        row.expires_at = now_ms();
+        store.put_console_session(&row).await.unwrap();
+        assert_eq!(sessions.redeem_code(&code).await.unwrap(), None);
     }
 
     #[tokio::test]
-    async fn code_works_once_and_session_survives_a_restart() {
+    async fn code_works_once_at_any_hub_and_session_survives_a_restart() {
         let store = Store::in_memory().await.unwrap();
         let sessions = ConsoleSessions::load(&store).await.unwrap();
-        let code = sessions.issue_code([7; 32]);
-        assert_eq!(sessions.redeem_code(&code), Some([7; 32]));
-        assert_eq!(sessions.redeem_code(&code), None);
+        let other = ConsoleSessions::load(&store).await.unwrap();
+        let code = sessions.issue_code([7; 32]).await.unwrap();
+        // A code is no cookie.
+        sessions.reload().await.unwrap();
+        assert_eq!(sessions.token_hash_of(&code), None);
+        assert_eq!(other.redeem_code(&code).await.unwrap(), Some([7; 32]));
+        for hub in [&sessions, &other] {
+            assert_eq!(hub.redeem_code(&code).await.unwrap(), None);
+        }
         let cookie = sessions.sign_in([7; 32]).await.unwrap();
         let again = ConsoleSessions::load(&store).await.unwrap();
         assert_eq!(again.token_hash_of(&cookie), Some([7; 32]));

@@ -58,6 +58,9 @@ pub struct LimitSettings {
     /// Milliseconds that maru keeps accepting connections at shutdown, until a probe of `/readyz` got 503. If nobody probed within the last minute, it does not wait.
     #[schemars(range(min = 0, max = 600_000))]
     pub drain_notice_ms: u64,
+    /// Milliseconds for which `/readyz` goes on answering 200 after a probe found that the store does not answer. Calls go on meanwhile.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub store_grace_ms: u64,
 }
 
 impl LimitSettings {
@@ -97,6 +100,11 @@ impl LimitSettings {
         Duration::from_millis(self.drain_notice_ms)
     }
 
+    /// How long the store may be away before the hub says that it is not ready.
+    pub fn store_grace(&self) -> Duration {
+        Duration::from_millis(self.store_grace_ms)
+    }
+
     /// How long requests in progress have to finish at shutdown.
     pub fn drain_timeout(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
@@ -121,6 +129,7 @@ impl Default for LimitSettings {
             client_bytes_per_second: 8 << 20,
             drain_ms: 10_000,
             drain_notice_ms: 5000,
+            store_grace_ms: 10_000,
             keep_alive_ms: 15_000,
         }
     }

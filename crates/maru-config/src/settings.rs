@@ -189,6 +189,10 @@ pub struct McpServerDefinition {
     /// Working directory of the program.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// Which of the hubs that share a PostgreSQL database run the program: `each` runs its own, `single` has one hub run it for all. The default is `each`.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^(each|single)$"))]
+    pub run: Option<String>,
     /// How maru authenticates at an SSE or HTTP server. If absent, maru asks for a sign-in when the server wants one.
     #[serde(default)]
     pub auth: Option<McpAuthSettings>,

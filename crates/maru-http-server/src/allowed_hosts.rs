@@ -34,9 +34,12 @@ pub async fn load_added_hosts(store: &Store, hosts: &AddedHosts) -> Result<(), E
 
 async fn read_hosts(store: &Store) -> Result<Vec<String>, Error> {
     let stored = store.hub_setting(ALLOWED_HOSTS_SETTING).await?;
-    Ok(stored
-        .and_then(|it| serde_json::from_str(&it).ok())
-        .unwrap_or_default())
+    Ok(parse_hosts(stored.as_deref()))
+}
+
+fn parse_hosts(stored: Option<&str>) -> Vec<String> {
+    let hosts = stored.and_then(|it| serde_json::from_str(it).ok());
+    hosts.unwrap_or_default()
 }
 
 /// `GET /api/allowed-hosts`.
@@ -85,19 +88,24 @@ pub(super) async fn add(hub: &HubState, host: &str) -> Result<bool, Error> {
 }
 
 /// Changes the stored list and then the policy; `edit` returns false if it cannot.
-async fn change(
-    hub: &HubState,
-    edit: impl FnOnce(&mut Vec<String>) -> bool,
-) -> Result<bool, Error> {
-    let mut hosts = read_hosts(&hub.store).await?;
-    if !edit(&mut hosts) {
-        return Ok(false);
+async fn change(hub: &HubState, edit: impl Fn(&mut Vec<String>) -> bool) -> Result<bool, Error> {
+    loop {
+        let stored = hub.store.hub_setting(ALLOWED_HOSTS_SETTING).await?;
+        let stored = stored.as_deref();
+        let mut hosts = parse_hosts(stored);
+        if !edit(&mut hosts) {
+            return Ok(false);
+        }
+        let text = json!(hosts).to_string();
+        let replaced = hub
+            .store
+            .replace_hub_setting(ALLOWED_HOSTS_SETTING, stored, &text);
+        // Somebody else may have changed it, at this hub or another one.
+        if replaced.await? {
+            hub.address_policy.added_hosts.replace(hosts);
+            break;
+        }
     }
-    let text = json!(hosts).to_string();
-    hub.store
-        .put_hub_setting(ALLOWED_HOSTS_SETTING, &text)
-        .await?;
-    hub.address_policy.added_hosts.replace(hosts);
     // A model that was refused because of its host can be used now.
     if let Err(error) = hub.model_manager.reload().await {
         warn!("the models could not be opened again: {error}");

@@ -214,5 +214,6 @@ fn audit_row_json(row: &AuditRow) -> Value {
         "error": row.call.as_ref().and_then(|it| it.error.as_deref()),
         "tookMicroseconds": row.took_micros,
         "request": row.request,
+        "hub": row.hub,
     })
 }

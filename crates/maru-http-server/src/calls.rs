@@ -100,7 +100,7 @@ fn search_memory(hub: &HubState, filter: &CallFilter, lost: u64) -> Value {
     let records = journal.recent(before, filter.limit, is_match);
     let is_full = records.len() == filter.limit;
     json!({
-        "calls": records.iter().map(|it| summary(it)).collect::<Vec<_>>(),
+        "calls": records.iter().map(|it| summary(hub, it)).collect::<Vec<_>>(),
         "cursor": records.last().filter(|_| is_full).map(|it| it.id),
         "searchedTo": null,
         "kept": false,
@@ -108,20 +108,30 @@ fn search_memory(hub: &HubState, filter: &CallFilter, lost: u64) -> Value {
     })
 }
 
-/// `GET /api/calls/{id}`.
+/// `GET /api/calls/{id}`, where the id is the number of the call, and `@` and the name of the
+/// hub that numbered it if there are several.
 pub(super) async fn show(
     State(hub): State<Arc<HubState>>,
-    Path(id): Path<u64>,
+    Path(id): Path<String>,
     principal: Option<Extension<Principal>>,
 ) -> Response {
     let principal = principal.map(|it| it.0);
-    if let Some(record) = hub.engine.catalog().journal().get(id) {
+    let (number, call_hub) = id.split_once('@').unwrap_or((&id, ""));
+    let Ok(number) = number.parse() else {
+        return json_error(
+            StatusCode::BAD_REQUEST,
+            "is no number of a call",
+            Some("id"),
+        );
+    };
+    let is_own = call_hub.is_empty() || hub.own_name() == Some(call_hub);
+    if is_own && let Some(record) = hub.engine.catalog().journal().get(number) {
         if may_see(principal.as_ref(), &record.request.principal) {
-            return reply::json(StatusCode::OK, record_json(&record).to_string());
+            return reply::json(StatusCode::OK, record_json(&hub, &record).to_string());
         }
         return call_not_found();
     }
-    match hub.audit.find_call(id).await {
+    match hub.audit.find_call(number, call_hub).await {
         Ok(Some(row)) if may_see(principal.as_ref(), &row.principal) => {
             let mut shown = stored_json(&row);
             shown["arguments"] = row.arguments.as_str().into();
@@ -150,8 +160,8 @@ fn call_not_found() -> Response {
 }
 
 /// The JSON of a call in memory, with its arguments and result.
-fn record_json(record: &CallRecord) -> Value {
-    let mut shown = summary(record);
+fn record_json(hub: &HubState, record: &CallRecord) -> Value {
+    let mut shown = summary(hub, record);
     shown["arguments"] = mask_secrets(&record.request.arguments).into();
     shown["result"] = mask_secrets(&record.result).into();
     shown["cut"] = json!({
@@ -162,9 +172,10 @@ fn record_json(record: &CallRecord) -> Value {
 }
 
 /// The JSON of a call without its arguments and result.
-pub(super) fn summary(record: &CallRecord) -> Value {
+pub(super) fn summary(hub: &HubState, record: &CallRecord) -> Value {
     json!({
         "id": record.id,
+        "hub": hub.own_name(),
         "time": record.ended_at,
         "tool": &*record.request.tool,
         "server": &*record.request.server,
@@ -181,11 +192,12 @@ pub(super) fn summary(record: &CallRecord) -> Value {
 }
 
 /// The same members of a call in the store.
-fn stored_json(row: &AuditRow) -> Value {
+pub(super) fn stored_json(row: &AuditRow) -> Value {
     let call = row.call.clone().unwrap_or_default();
     let micros = |it: i64| millis(it as f64 / 1_000_000.0);
     json!({
         "id": call.number,
+        "hub": Some(&row.hub).filter(|it| !it.is_empty()),
         "time": row.at,
         "tool": row.target,
         "server": call.server,

@@ -10,6 +10,7 @@ pub(super) use assets::{asset, missing_page, page};
 pub use events::ConsoleEvents;
 pub(super) use events::stream;
 pub use publisher::publish_changes;
+pub use session::cookie_suffix;
 pub(super) use session::{
     create_sign_in_link, session_cookie, show, sign_in, sign_out, signed_in_response,
 };

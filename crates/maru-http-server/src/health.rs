@@ -45,9 +45,17 @@ pub(super) async fn readiness(
     let (status, state, reason) = if hub.readiness.record_probe() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining", None)
     } else {
-        match ping_store(&hub).await {
-            Ok(()) => (StatusCode::OK, "ready", None),
-            Err(reason) => (
+        let failure = ping_store(&hub).await.err();
+        let grace = hub.engine.limits().store_grace();
+        match failure {
+            None => {
+                hub.readiness.store_failed_at.store(0, Relaxed);
+                (StatusCode::OK, "ready", None)
+            }
+            Some(reason) if hub.readiness.failed_within(grace) => {
+                (StatusCode::OK, "ready", Some(reason))
+            }
+            Some(reason) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "store unavailable",
                 Some(reason),
@@ -102,6 +110,8 @@ pub struct Readiness {
     draining: AtomicBool,
     /// When the last probe came, in milliseconds since 1970.
     last_probe: AtomicI64,
+    /// When a probe first found that the store does not answer; 0 while it does.
+    store_failed_at: AtomicI64,
     /// Notified when a probe has seen that the hub drains.
     drain_observed: Notify,
 }
@@ -115,6 +125,16 @@ impl Readiness {
             self.drain_observed.notify_one();
         }
         draining
+    }
+
+    /// Records that the store does not answer; returns whether that began within `grace`.
+    fn failed_within(&self, grace: Duration) -> bool {
+        let now = clock::now_ms();
+        let began = self
+            .store_failed_at
+            .compare_exchange(0, now, Relaxed, Relaxed)
+            .map_or_else(|it| it, |_| now);
+        u64::try_from(now - began).is_ok_and(|it| u128::from(it) < grace.as_millis())
     }
 
     /// Answers probes with 503 from now on, and waits until one has seen it, for at most

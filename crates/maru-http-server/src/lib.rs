@@ -10,6 +10,7 @@ mod audit;
 mod authorization;
 mod body;
 mod call_usage;
+mod caller_reads;
 mod calls;
 mod connect;
 mod console;
@@ -33,6 +34,7 @@ mod ollama;
 mod openai;
 mod origin_policy;
 mod pages;
+mod peer_requests;
 mod prompts_and_resources;
 mod registry;
 mod rejection;
@@ -72,6 +74,7 @@ use maru_config::{ChatSettings, ConfigRow};
 use maru_downstream::McpEngine;
 use maru_llm::{ModelManager, ReloadableGateway, UsageLedger};
 use maru_observability::{audit::AuditLog, metrics::HubMetrics};
+use maru_peers::PeerHubs;
 use maru_tools::{
     CallQuota, OverrideManager, SourceManager, ToolsetManager, builtin::DataContext,
     custom::CustomTools,
@@ -81,7 +84,9 @@ use maru_upstream::{McpRegistry, ServerManager};
 pub use admission::ConnectionAdmission;
 pub use allowed_hosts::load_added_hosts;
 pub use audit::RejectedRequests;
-pub use console::{ConsoleEvents, publish_changes};
+pub use caller_reads::CallerReads;
+pub use console::{ConsoleEvents, cookie_suffix, publish_changes};
+pub use peer_requests::answer_peers;
 pub use tool_stream::PendingToolInputs;
 
 pub use health::Readiness;
@@ -148,6 +153,8 @@ pub struct HubState {
     pub tool_inputs: PendingToolInputs,
     /// The signed-in browsers.
     pub sessions: ConsoleSessions,
+    /// Reads callers that are unknown from the store.
+    pub caller_reads: CallerReads,
     /// Events for open console pages.
     pub events: Arc<ConsoleEvents>,
     /// The store, for changes made in the console.
@@ -156,6 +163,10 @@ pub struct HubState {
     pub address_policy: AddressPolicy,
     /// The port that the hub listens on.
     pub port: u16,
+    /// What ends the names of its cookies.
+    pub cookie_suffix: String,
+    /// The hubs that share the store, where others can.
+    pub peers: Option<Arc<PeerHubs>>,
     /// The command line of maru for this hub, up to its subcommand.
     pub command_words: Vec<String>,
     /// Whether every request needs a token.
@@ -194,15 +205,24 @@ impl HubState {
     fn identify(&self, headers: &HeaderMap) -> Result<Principal, Error> {
         let token = headers.get(header::AUTHORIZATION);
         let signed_in = match token {
-            None => console::session_cookie(self, headers)
-                .and_then(|cookie| self.sessions.token_hash_of(&cookie))
-                .and_then(|hash| self.access.principal_of_hash(&hash)),
+            None => console::session_cookie(self, headers).and_then(|it| self.person_of(&it)),
             Some(_) => None,
         };
         match signed_in {
             Some(principal) => Ok(principal),
             None => self.access.identify(token.map(HeaderValue::as_bytes)),
         }
+    }
+
+    /// The name of this hub, if others can share its store.
+    fn own_name(&self) -> Option<&str> {
+        self.peers.as_ref().map(|it| &**it.name())
+    }
+
+    /// Returns the principal of a signed-in browser's cookie.
+    fn person_of(&self, cookie: &BearerToken) -> Option<Principal> {
+        let token_hash = self.sessions.token_hash_of(cookie)?;
+        self.access.principal_of_hash(&token_hash)
     }
 
     /// Returns the hash of the token of a request, or of the token that the browser signed

@@ -59,8 +59,17 @@ pub(super) struct ClientAddress(pub(super) Option<IpAddr>);
 enum AdmitError {
     /// The request is answered with this response.
     Rejected(Box<Response>),
-    /// The token was signed with a key, or stands for a grant, that is not known yet.
+    /// The caller, or the key or grant of its token, is not known yet.
     NotYetKnown(Error),
+}
+
+/// What a request is checked against.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CallerData {
+    /// What this hub knows.
+    Known,
+    /// What it has just read.
+    Fresh,
 }
 
 impl GuardedRouter {
@@ -95,6 +104,7 @@ impl GuardedRouter {
         &self,
         route: RouteMatch<'_>,
         request: &Request<Incoming>,
+        data: CallerData,
     ) -> Result<AdmittedRequest, AdmitError> {
         let path = request.uri().path();
         self.hub
@@ -109,6 +119,13 @@ impl GuardedRouter {
             let message =
                 "the request has more than one Authorization or x-api-key header; send one";
             return Err(rejection::error_response(path, StatusCode::BAD_REQUEST, message).into());
+        }
+        let may_be_elsewhere = data == CallerData::Known && self.hub.store.is_shared();
+        if may_be_elsewhere
+            && let Some(cookie) = console::session_cookie(&self.hub, headers)
+            && self.hub.person_of(&cookie).is_none()
+        {
+            return Err(AdmitError::NotYetKnown(Error::MissingToken));
         }
         if matches!(route, RouteMatch::Rule(rule) if rule.min_role.is_none()) {
             return Ok(AdmittedRequest {
@@ -140,6 +157,9 @@ impl GuardedRouter {
             Ok(principal) => self.elevate_local_program(principal, &route, headers),
             Err(error @ (Error::UnknownKey | Error::UnknownGrant)) => {
                 return Err(AdmitError::NotYetKnown(error));
+            }
+            Err(Error::UnknownToken) if may_be_elsewhere => {
+                return Err(AdmitError::NotYetKnown(Error::UnknownToken));
             }
             Err(error) => return Err(rejection::unauthorized(path, access, &error).into()),
         };
@@ -257,9 +277,10 @@ impl GuardedRouter {
         request
     }
 
-    /// Closes the connection after a rejection, unless one of its requests was admitted.
-    /// Its body is then not waited for, and its slot is free.
-    fn close_if_unidentified(&self, mut rejection: Response) -> Response {
+    /// Counts a rejection. Closes the connection after it, unless one of its requests was
+    /// admitted: its body is then not waited for, and its slot is free.
+    fn reject(&self, mut rejection: Response) -> Response {
+        self.hub.rejected_requests.count(rejection.status());
         if self.slot.as_ref().is_some_and(|it| !it.is_identified()) {
             let close = HeaderValue::from_static("close");
             rejection.headers_mut().insert(header::CONNECTION, close);
@@ -267,21 +288,27 @@ impl GuardedRouter {
         rejection
     }
 
-    /// Reads the issuer's keys or the grant of the token, and checks the request once more.
+    /// Reads what an unknown caller lacks, and checks the request once more.
     async fn retry_with_fresh_data(
         self,
         request: Request<Incoming>,
+        error: Error,
     ) -> Result<Response, Infallible> {
-        let token = given_token(request.uri().path(), request.headers());
-        let token = token.as_ref().map(HeaderValue::as_bytes);
-        self.hub.access.learn(token).await;
-        match self.admit(self.match_route(&request), &request) {
+        if matches!(error, Error::UnknownKey | Error::UnknownGrant) {
+            let token = given_token(request.uri().path(), request.headers());
+            let token = token.as_ref().map(HeaderValue::as_bytes);
+            self.hub.access.learn(token).await;
+        }
+        if error != Error::UnknownKey {
+            self.hub.learn_callers().await;
+        }
+        match self.admit(self.match_route(&request), &request, CallerData::Fresh) {
             Ok(admitted) => self.forward(admitted, request).await,
-            Err(AdmitError::Rejected(rejection)) => Ok(self.close_if_unidentified(*rejection)),
+            Err(AdmitError::Rejected(rejection)) => Ok(self.reject(*rejection)),
             Err(AdmitError::NotYetKnown(error)) => {
                 let path = request.uri().path();
                 let rejection = rejection::unauthorized(path, &self.hub.access, &error);
-                Ok(self.close_if_unidentified(rejection))
+                Ok(self.reject(rejection))
             }
         }
     }
@@ -319,14 +346,13 @@ impl GuardedRouter {
         if is_allowed_page && let Some(answer) = cors::preflight_response(&route, &request) {
             return ready(Ok(answer)).boxed();
         }
-        match self.admit(route, &request) {
+        match self.admit(route, &request, CallerData::Known) {
             Ok(admitted) => self.forward(admitted, request),
-            Err(AdmitError::Rejected(rejection)) => {
-                let rejection = self.close_if_unidentified(*rejection);
-                self.hub.rejected_requests.count(rejection.status());
-                ready(Ok(rejection)).boxed()
+            Err(AdmitError::Rejected(rejection)) => ready(Ok(self.reject(*rejection))).boxed(),
+            Err(AdmitError::NotYetKnown(error)) => {
+                let retry = self.clone().retry_with_fresh_data(request, error);
+                retry.boxed()
             }
-            Err(AdmitError::NotYetKnown(_)) => self.clone().retry_with_fresh_data(request).boxed(),
         }
     }
 }

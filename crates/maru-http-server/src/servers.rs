@@ -11,7 +11,7 @@ use axum::{
 use maru_protocol::ProtocolVersion;
 use serde_json::{Value, json};
 
-use super::{HubState, body::JsonBody, calls, routes::CONSOLE_HEADER};
+use super::{HubState, body::JsonBody, calls, peer_requests, routes::CONSOLE_HEADER};
 use maru_auth::{AccessRole, Principal};
 use maru_downstream::http::reply;
 use maru_tools::public_name;
@@ -67,6 +67,11 @@ pub(super) async fn show(
                 && headers.contains_key(CONSOLE_HEADER)
             {
                 shown["config"] = view.server.transport.editable_config();
+            }
+            if who.role() == AccessRole::Admin
+                && let Some(states) = peer_requests::server_states(&hub, &name).await
+            {
+                shown["hubs"] = states;
             }
             reply::json(StatusCode::OK, shown.to_string())
         }
@@ -246,6 +251,16 @@ pub(super) fn json_error(status: StatusCode, why: &str, field: Option<&str>) -> 
         shown["field"] = field.into();
     }
     reply::json(status, shown.to_string())
+}
+
+/// The state of the connection to a server, and whether its program runs here.
+pub(super) fn state_json(view: &ServerView) -> Value {
+    let (server, status) = (&view.server, &view.status);
+    json!({
+        "status": status.state.as_str(),
+        "cause": status.cause.as_ref().map(|it| server.transport.redact(it)),
+        "runsProgram": view.program.is_some(),
+    })
 }
 
 fn summary(view: &ServerView) -> Value {

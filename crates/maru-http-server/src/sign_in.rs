@@ -255,9 +255,8 @@ fn bound_sign_in(hub: &HubState, headers: &HeaderMap) -> Option<String> {
     cookie(headers, &binding_cookie(hub)).map(str::to_owned)
 }
 
-/// The port is part of the name, because browsers share cookies between ports.
 fn binding_cookie(hub: &HubState) -> String {
-    format!("maru_sign_in_{}", hub.port)
+    format!("maru_sign_in_{}", hub.cookie_suffix)
 }
 
 fn signed_in(language: PageLanguage, server: &str) -> String {

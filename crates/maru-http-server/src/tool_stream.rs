@@ -16,8 +16,10 @@ use axum::{
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use futures_util::{FutureExt as _, future::BoxFuture, stream};
+use maru_peers::PeerTopic;
 use maru_protocol::{LoggingLevel, RpcError, write_event};
 use maru_runtime::message_queue;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -41,6 +43,14 @@ const MAX_PENDING_INPUTS: usize = 256;
 const EVENT_QUEUE: usize = 16;
 
 type InputAnswer = Map<String, Value>;
+
+/// An answer of a person, as hubs pass it on.
+#[derive(Debug, Deserialize, Serialize)]
+struct ToolInputAnswer {
+    id: String,
+    principal: String,
+    responses: InputAnswer,
+}
 
 /// Questions of tools that wait for the answer of the person who called, by id.
 #[derive(Debug, Default)]
@@ -84,12 +94,37 @@ pub(super) async fn answer(
         let message = "must be an object with a result for each key";
         return json_error(StatusCode::BAD_REQUEST, message, Some("responses"));
     };
-    if hub.tool_inputs.decide(&id, principal.name(), responses) {
+    let answer = ToolInputAnswer {
+        id,
+        principal: principal.name().to_owned(),
+        responses,
+    };
+    if hub.answer_tool(answer).await {
         reply::empty(StatusCode::NO_CONTENT)
     } else {
         let message = "no call waits for this answer; it has ended, or another caller made it";
         json_error(StatusCode::NOT_FOUND, message, None)
     }
+}
+
+impl HubState {
+    /// Passes an answer to the call that waits, at this hub or another one.
+    async fn answer_tool(&self, answer: ToolInputAnswer) -> bool {
+        let owner = answer.id.split_once('.').map_or("", |(hub, _)| hub);
+        match self.peers.as_ref().filter(|it| **it.id() != *owner) {
+            None => self.tool_inputs.decide(answer),
+            Some(peers) => {
+                let body = json!(answer).to_string();
+                let reply = peers.request(owner, PeerTopic::ToolInput, &body).await;
+                reply.is_ok_and(|it| it == "true")
+            }
+        }
+    }
+}
+
+/// Takes an answer that reached another hub; returns whether a call waited for it.
+pub(super) fn take_answer(hub: &HubState, answer: &str) -> bool {
+    serde_json::from_str(answer).is_ok_and(|it| hub.tool_inputs.decide(it))
 }
 
 impl StreamedCall {
@@ -171,7 +206,8 @@ impl StreamedCall {
         requests: BTreeMap<String, Value>,
         events: &mpsc::Sender<String>,
     ) -> Option<InputAnswer> {
-        let (guard, answered) = self.hub.tool_inputs.register(&self.principal)?;
+        let hub = self.hub.peers.as_ref().map_or("", |it| it.id());
+        let (guard, answered) = self.hub.tool_inputs.register(&self.principal, hub)?;
         let question = json!({"id": guard.id, "requests": requests});
         send_event(events, "input", &question.to_string()).await;
         time::timeout(ANSWER_TIMEOUT, answered).await.ok()?.ok()
@@ -193,13 +229,15 @@ impl CallEvents {
 }
 
 impl PendingToolInputs {
+    /// Adds a question of the hub with this id.
     fn register(
         &self,
         principal: &Principal,
+        hub: &str,
     ) -> Option<(PendingInputGuard<'_>, oneshot::Receiver<InputAnswer>)> {
         let mut bytes = [0; 18];
         getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
-        let id = BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let id = format!("{hub}.{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
         let (answer, answered) = oneshot::channel();
         let mut all = self.lock();
         if all.len() >= MAX_PENDING_INPUTS {
@@ -211,13 +249,13 @@ impl PendingToolInputs {
     }
 
     /// Passes an answer to the call that waits; false if this caller has no such call.
-    fn decide(&self, id: &str, principal: &str, responses: InputAnswer) -> bool {
+    fn decide(&self, answer: ToolInputAnswer) -> bool {
         let mut all = self.lock();
-        if all.get(id).is_none_or(|it| *it.principal != *principal) {
+        if (all.get(&answer.id)).is_none_or(|it| *it.principal != *answer.principal) {
             return false;
         }
-        all.remove(id)
-            .is_some_and(|it| it.answer.send(responses).is_ok())
+        all.remove(&answer.id)
+            .is_some_and(|it| it.answer.send(answer.responses).is_ok())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, PendingToolInput>> {

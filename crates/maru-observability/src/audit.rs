@@ -61,6 +61,8 @@ const MAX_NAME_CHARS: usize = 500;
 #[derive(Debug)]
 pub struct AuditLog {
     store: Store,
+    /// The name of this hub, if others can share the store.
+    hub: Arc<str>,
     queue: mpsc::Sender<AuditItem>,
     dropped: AtomicU64,
     records_calls: bool,
@@ -99,15 +101,17 @@ pub struct AuditedChange<'a> {
 }
 
 impl AuditLog {
-    /// Starts to write the calls of `journal`, until `tasks` stops.
+    /// Starts to write the calls of `journal` under the name of this hub, until `tasks`
+    /// stops.
     pub fn start(
-        store: Store,
+        (store, hub): (Store, &str),
         settings: &Settings,
         journal: &CallJournal,
         tasks: &Tasks,
     ) -> Arc<Self> {
         let (queue, items) = mpsc::channel(MAX_QUEUED_RECORDS);
         let audit = Arc::new(Self {
+            hub: if store.is_shared() { hub } else { "" }.into(),
             store,
             queue,
             dropped: AtomicU64::new(0),
@@ -133,13 +137,13 @@ impl AuditLog {
     /// Records a change before it is made; it is on disk when this returns. If this fails,
     /// the change must not be made.
     pub async fn begin_change(&self, change: &AuditedChange<'_>) -> Result<(), maru_store::Error> {
-        self.store.begin_change(&change.to_row()).await
+        self.store.begin_change(&change.to_row(&self.hub)).await
     }
 
     /// Records how a change ended. The change itself is on record already, so if the store
     /// fails now, this record is queued and written later.
     pub async fn finish_change(&self, change: &AuditedChange<'_>) {
-        let row = change.to_row();
+        let row = change.to_row(&self.hub);
         if let Err(error) = self.store.end_change(row.clone()).await {
             warn!(%error, "the end of a change will be recorded when the store is back");
             self.enqueue(AuditItem::Change(Box::new(row)));
@@ -148,7 +152,7 @@ impl AuditLog {
 
     /// Queues the record of an attempt: a change that was refused, or a sign-in.
     pub fn record_rejected(&self, change: &AuditedChange<'_>) {
-        self.enqueue(AuditItem::Change(Box::new(change.to_row())));
+        self.enqueue(AuditItem::Change(Box::new(change.to_row(&self.hub))));
     }
 
     /// The records that match the filter, newest first, up to the call that just ended.
@@ -186,10 +190,14 @@ impl AuditLog {
         self.store.usage_by_slot(filter, span).await
     }
 
-    /// The call of this number.
-    pub async fn find_call(&self, number: u64) -> Result<Option<AuditRow>, maru_store::Error> {
+    /// The call of this number at a hub; an empty name is any hub.
+    pub async fn find_call(
+        &self,
+        number: u64,
+        hub: &str,
+    ) -> Result<Option<AuditRow>, maru_store::Error> {
         match i64::try_from(number) {
-            Ok(number) => self.store.find_call(number).await,
+            Ok(number) => self.store.find_call(number, hub).await,
             Err(_) => Ok(None),
         }
     }
@@ -224,7 +232,8 @@ impl AuditLog {
         }
         let (items, mut origins) = (Arc::clone(batch), OriginCache::default());
         let usage = sum_usage(items.iter().filter_map(AuditItem::call));
-        let rows = (0..items.len()).filter_map(move |at| items[at].to_row(&mut origins));
+        let hub = Arc::clone(&self.hub);
+        let rows = (0..items.len()).filter_map(move |at| items[at].to_row(&hub, &mut origins));
         match self.store.insert_calls(rows, usage).await {
             Ok(()) => {
                 for item in Arc::try_unwrap(mem::take(batch)).into_iter().flatten() {
@@ -257,7 +266,7 @@ impl AuditLog {
         let mut items = items.into_iter();
         while let Some(item) = items.next() {
             let usage = sum_usage(item.call().into_iter());
-            let row = item.to_row(&mut OriginCache::default());
+            let row = item.to_row(&self.hub, &mut OriginCache::default());
             match self.store.insert_calls(row, usage).await {
                 Ok(()) => {
                     if let AuditItem::Flush(done) = item {
@@ -310,9 +319,12 @@ impl AuditItem {
         }
     }
 
-    fn to_row(&self, origins: &mut OriginCache) -> Option<AuditRow> {
+    fn to_row(&self, hub: &str, origins: &mut OriginCache) -> Option<AuditRow> {
         match self {
-            Self::Call(record) => Some(call_row(record, origins)),
+            Self::Call(record) => Some(AuditRow {
+                hub: hub.to_owned(),
+                ..call_row(record, origins)
+            }),
             Self::Change(row) => Some(AuditRow::clone(row)),
             Self::Flush(_) => None,
         }
@@ -320,7 +332,7 @@ impl AuditItem {
 }
 
 impl AuditedChange<'_> {
-    fn to_row(&self) -> AuditRow {
+    fn to_row(&self, hub: &str) -> AuditRow {
         AuditRow {
             id: 0,
             at: clock::now_ms(),
@@ -333,6 +345,7 @@ impl AuditedChange<'_> {
             outcome: self.status.to_string(),
             took_micros: micros(self.duration),
             request: self.request_id.clone(),
+            hub: hub.to_owned(),
             call: None,
         }
     }
@@ -352,6 +365,7 @@ fn call_row(record: &CallRecord, origins: &mut OriginCache) -> AuditRow {
         outcome: record.outcome.as_str().to_owned(),
         took_micros: micros(record.duration),
         request: request.request_id.to_string(),
+        hub: String::new(),
         call: Some(AuditedCall {
             number: i64::try_from(record.id).unwrap_or(i64::MAX),
             server: truncate_name(&request.server),

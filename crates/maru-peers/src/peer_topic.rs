@@ -17,10 +17,16 @@ pub enum PeerTopic {
     InputRound,
     /// The runs of the agent that are in progress, and decisions about their calls.
     AgentRun,
+    /// A person's answer to a tool that was called in the console of another hub.
+    ToolInput,
+    /// The connection to a program that one hub runs for all.
+    SingleProgram,
+    /// The state of a server at each hub.
+    ServerState,
 }
 
 impl PeerTopic {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::SessionMessage,
         Self::SessionCancel,
         Self::SessionNote,
@@ -28,6 +34,9 @@ impl PeerTopic {
         Self::StreamResume,
         Self::InputRound,
         Self::AgentRun,
+        Self::ToolInput,
+        Self::SingleProgram,
+        Self::ServerState,
     ];
 
     /// Its name in an envelope.
@@ -40,6 +49,9 @@ impl PeerTopic {
             Self::StreamResume => "stream-resume",
             Self::InputRound => "input-round",
             Self::AgentRun => "agent-run",
+            Self::ToolInput => "tool-input",
+            Self::SingleProgram => "single-program",
+            Self::ServerState => "server-state",
         }
     }
 

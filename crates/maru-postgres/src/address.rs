@@ -142,7 +142,10 @@ impl PostgresAddress {
     fn config_with_options(&self, options: impl Iterator<Item = String>) -> Config {
         let options: Vec<String> = options.collect();
         let mut config = self.config.clone();
-        config.options(options.join(" "));
+        // PgBouncer refuses options, even if there are none.
+        if !options.is_empty() {
+            config.options(options.join(" "));
+        }
         config
     }
 }

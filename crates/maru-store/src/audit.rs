@@ -29,6 +29,8 @@ pub struct AuditRow {
     pub took_micros: i64,
     /// The request id.
     pub request: String,
+    /// The name of the hub that wrote it; empty if no other hub can share the store.
+    pub hub: String,
     /// What else is kept of a call; absent for a change.
     pub call: Option<AuditedCall>,
 }
@@ -79,7 +81,7 @@ pub struct AuditFilter {
 
 /// Rows per INSERT when many are pending, which saves round trips.
 const ROWS_PER_INSERT: usize = 50;
-const COLUMNS_PER_ROW: usize = 17;
+const COLUMNS_PER_ROW: usize = 18;
 static INSERT_SQL: LazyLock<[String; 2]> = LazyLock::new(|| [1, ROWS_PER_INSERT].map(insert_sql));
 /// An absent filter is the smallest number or an empty text, so that one statement serves
 /// every filter. PostgreSQL infers `int4` for a parameter that is compared with a
@@ -89,7 +91,7 @@ const LIST: PortableStatement = PortableStatement {
     attempted: "read the audit records",
     sql:
         "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took, request,
-            call_number, server, error, failed, argument_bytes, result_bytes, server_took
+            hub, call_number, server, error, failed, argument_bytes, result_bytes, server_took
           FROM audit
           WHERE (CAST($1 AS BIGINT) < 0 OR id < $1) AND at >= $2 AND ($3 = '' OR principal = $3)
             AND ($4 = '' OR action = $4) AND ($5 = '' OR target = $5)
@@ -241,6 +243,7 @@ impl AuditRow {
             self.outcome.into(),
             self.took_micros.into(),
             self.request.into(),
+            self.hub.into(),
             number.into(),
             call.server.into(),
             call.error.into(),
@@ -296,7 +299,7 @@ fn insert_sql(rows: usize) -> String {
     let placeholders: Vec<String> = (0..rows).map(placeholders).collect();
     format!(
         "INSERT INTO audit (at, principal, origin, client, action, target, arguments,
-                            outcome, took, request, call_number, server, error, failed,
+                            outcome, took, request, hub, call_number, server, error, failed,
                             argument_bytes, result_bytes, server_took)
          VALUES {}",
         placeholders.join(", ")
@@ -319,6 +322,7 @@ impl TryFrom<ResultRow> for AuditRow {
             outcome: row.next_cell()?,
             took_micros: row.next_cell()?,
             request: row.next_cell()?,
+            hub: row.next_cell()?,
             call: None,
         };
         if let Some(number) = row.next_cell()? {

@@ -71,7 +71,7 @@ macro_rules! search_sql {
     ($key:literal) => {
         concat!(
             "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took,
-               request, call_number, server, error, failed, argument_bytes, result_bytes,
+               request, hub, call_number, server, error, failed, argument_bytes, result_bytes,
                server_took
              FROM audit
              WHERE id >= $1 AND id < $2 AND ",
@@ -113,10 +113,19 @@ const SEARCH_ANY: PortableStatement = PortableStatement {
 const GET: PortableStatement = PortableStatement {
     attempted: "find the call",
     sql: "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took,
-            request, call_number, server, error, failed, argument_bytes, result_bytes,
+            request, hub, call_number, server, error, failed, argument_bytes, result_bytes,
             server_took
-          FROM audit WHERE call_number IS NOT NULL AND call_number = $1
+          FROM audit
+          WHERE call_number IS NOT NULL AND call_number = $1 AND ($2 = '' OR hub = $2)
           ORDER BY id DESC LIMIT 1",
+};
+const LIST_OF_OTHER_HUBS: PortableStatement = PortableStatement {
+    attempted: "read the calls of the other hubs",
+    sql: "SELECT id, at, principal, origin, client, action, target, arguments, outcome, took,
+            request, hub, call_number, server, error, failed, argument_bytes, result_bytes,
+            server_took
+          FROM audit
+          WHERE id > $1 AND hub <> $2 AND call_number IS NOT NULL ORDER BY id LIMIT $3",
 };
 const ID_RANGE: PortableStatement = PortableStatement {
     attempted: "find the first and the last record",
@@ -135,6 +144,7 @@ pub(super) const STATEMENTS: &[PortableStatement] = &[
     SEARCH_FAILED,
     SEARCH_ANY,
     GET,
+    LIST_OF_OTHER_HUBS,
     ID_RANGE,
     TIME_AT,
 ];
@@ -173,10 +183,28 @@ impl Store {
         Ok(page)
     }
 
-    /// Finds a call by its number in the journal.
-    pub async fn find_call(&self, number: i64) -> Result<Option<AuditRow>, Error> {
-        let rows: Vec<AuditRow> = self.query_as(GET, vec![number.into()]).await?;
+    /// Finds a call by its number in the journal of its hub; an empty name is any hub.
+    pub async fn find_call(&self, number: i64, hub: &str) -> Result<Option<AuditRow>, Error> {
+        let values = vec![number.into(), hub.into()];
+        let rows: Vec<AuditRow> = self.query_as(GET, values).await?;
         Ok(rows.into_iter().next())
+    }
+
+    /// Lists calls of the hubs other than `hub` after the record `id`, the oldest first.
+    pub async fn calls_of_other_hubs(
+        &self,
+        hub: &str,
+        id: i64,
+        limit: i64,
+    ) -> Result<Vec<AuditRow>, Error> {
+        let values = vec![id.into(), hub.into(), limit.into()];
+        self.query_as(LIST_OF_OTHER_HUBS, values).await
+    }
+
+    /// The id of the newest record; -1 if there is none.
+    pub async fn last_record(&self) -> Result<i64, Error> {
+        let range: Vec<IdRange> = self.query_as(ID_RANGE, Vec::new()).await?;
+        Ok(range.first().map_or(-1, |it| it.last))
     }
 
     /// The ids that a search has to read: the first, and the one after the last.

@@ -19,7 +19,9 @@ struct TakenCalls(i64);
 fn take_statement() -> PortableStatement {
     PortableStatement {
         attempted: "count the calls of this minute",
-        sql: "SELECT maru_take_calls($1, $2, $3, $4)",
+        sql: "SELECT maru_take_calls($1, $2, $3, greatest(1, $4::BIGINT / (
+                SELECT greatest(3, count(*)) FROM hub_member WHERE seen_at >
+                    (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT - 5000)))",
     }
 }
 
@@ -32,13 +34,13 @@ pub struct LeaseRequest<'a> {
     pub target_id: &'a str,
     /// How many calls it may make in a minute.
     pub per_minute: i64,
-    /// How many of them to take, at most.
+    /// How many of them all hubs together take, at most.
     pub wanted: i64,
 }
 
 impl Store {
-    /// Takes calls of a user or tool, for all hubs that share the store; `None` if no other
-    /// hub can.
+    /// Takes this hub's part of calls of a user or tool that all hubs that share the store may
+    /// take in advance; `None` if no other hub can share it.
     pub async fn take_calls(&self, request: &LeaseRequest<'_>) -> Option<Result<CallLease, Error>> {
         let StoreBackend::Postgres(backend) = &self.backend else {
             return None;

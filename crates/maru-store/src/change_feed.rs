@@ -22,6 +22,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LISTEN_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Notifications that arrive together are one change.
 const COALESCE_DELAY: Duration = Duration::from_millis(20);
+/// The name of the connections that listen.
+const LISTENER_NAME: &str = "maru-listener";
 /// The table of the messages between hubs.
 const MESSAGE_TABLE: &str = "hub_envelope";
 /// How many names of tables are kept; maru has fewer. Any role of the database may notify.
@@ -194,7 +196,7 @@ impl fmt::Debug for ChangeFeed {
 impl ChangeListener {
     /// Opens a connection and checks that a notification of another connection arrives.
     async fn open(backend: &PostgresBackend, channel: &str) -> Result<Self, DatabaseError> {
-        let (client, connection) = backend.connect_listener().await?;
+        let (client, connection) = backend.connect_named(LISTENER_NAME).await?;
         let mut listener = Self::new(client, connection);
         listener.execute(&format!("LISTEN {channel}")).await?;
         backend.notify_listeners(channel).await?;

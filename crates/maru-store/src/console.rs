@@ -40,7 +40,7 @@ const PUT_SESSION: PortableStatement = PortableStatement {
 };
 const DELETE_SESSION: PortableStatement = PortableStatement {
     attempted: "end the session",
-    sql: "DELETE FROM console_session WHERE hash = $1 RETURNING expires_at",
+    sql: "DELETE FROM console_session WHERE hash = $1 RETURNING hash, token_hash, expires_at",
 };
 /// Deletes the sessions of the token with this name.
 pub(super) const DELETE_SESSIONS_OF_TOKEN: PortableStatement = PortableStatement {
@@ -85,11 +85,13 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a browser session.
-    pub async fn delete_console_session(&self, hash: &[u8; 32]) -> Result<(), Error> {
-        self.execute(DELETE_SESSION, vec![hash.as_slice().into()])
-            .await?;
-        Ok(())
+    /// Deletes a browser session and returns it; `None` if there is none.
+    pub async fn delete_console_session(
+        &self,
+        hash: &[u8; 32],
+    ) -> Result<Option<ConsoleSessionRow>, Error> {
+        let rows = self.query_as(DELETE_SESSION, vec![hash.as_slice().into()]);
+        Ok(rows.await?.into_iter().next())
     }
 }
 

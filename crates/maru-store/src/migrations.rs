@@ -1,4 +1,8 @@
 //! Schema migrations: each runs once, in order, in one transaction.
+//!
+//! While hubs that share a database are updated one after the other, older ones work on
+//! tables that a newer one has migrated. So a migration should be additive: it adds tables,
+//! and columns that have a default. One that is not makes older hubs refuse to start.
 
 use deadpool_postgres::{Client, Transaction};
 use rusqlite::{Connection, TransactionBehavior};
@@ -10,13 +14,19 @@ use super::DatabaseError;
 struct Migration {
     sqlite: &'static str,
     postgres: &'static str,
+    /// Whether a hub that does not know it may use the tables.
+    is_additive: bool,
 }
 
 macro_rules! migration {
     ($name:literal) => {
+        migration!($name, is_additive: false)
+    };
+    ($name:literal, is_additive: $is_additive:literal) => {
         Migration {
             sqlite: include_str!(concat!("../../../migrations/sqlite/", $name, ".sql")),
             postgres: include_str!(concat!("../../../migrations/postgres/", $name, ".sql")),
+            is_additive: $is_additive,
         }
     };
 }
@@ -48,6 +58,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!("024_rate_bucket"),
     migration!("025_sign_in_subject"),
     migration!("026_grant_tools"),
+    migration!("027_audit_hub", is_additive: true),
 ];
 
 /// Id of the advisory lock that a hub holds while it migrates PostgreSQL: "maru" in
@@ -76,14 +87,24 @@ pub(super) async fn migrate_postgres(client: &mut Client) -> Result<(), Database
         .await?;
     let lock = "SELECT pg_advisory_xact_lock($1)";
     transaction.execute(lock, &[&ADVISORY_LOCK_ID]).await?;
-    for (number, migration) in pending_migrations(applied_version(&transaction).await?)? {
+    let pending: Vec<_> = pending_migrations(applied_version(&transaction).await?)?.collect();
+    if !pending.is_empty() {
+        let add_column = "ALTER TABLE maru_schema
+            ADD COLUMN IF NOT EXISTS is_additive BOOLEAN NOT NULL DEFAULT FALSE";
+        transaction.batch_execute(add_column).await?;
+    }
+    for (number, migration) in pending {
         transaction.batch_execute(migration.postgres).await?;
-        let record_step = "INSERT INTO maru_schema (step) VALUES ($1)";
-        transaction.execute(record_step, &[&number]).await?;
+        let record_step = "INSERT INTO maru_schema (step, is_additive) VALUES ($1, $2)";
+        let is_additive = migration.is_additive;
+        transaction
+            .execute(record_step, &[&number, &is_additive])
+            .await?;
     }
     Ok(transaction.commit().await?)
 }
 
+/// Returns the number of the last migration that this hub must know.
 async fn applied_version(transaction: &Transaction<'_>) -> Result<i64, DatabaseError> {
     // Checking first lets a role without the right to create tables use a migrated
     // database.
@@ -92,8 +113,14 @@ async fn applied_version(transaction: &Transaction<'_>) -> Result<i64, DatabaseE
         let create_table = "CREATE TABLE maru_schema (step BIGINT PRIMARY KEY)";
         transaction.batch_execute(create_table).await?;
     }
-    let last_step = "SELECT coalesce(max(step), 0) FROM maru_schema";
-    Ok(transaction.query_one(last_step, &[]).await?.try_get(0)?)
+    // The column is missing where an older maru migrated last.
+    let last_step = "SELECT coalesce(max(step), 0) FROM maru_schema applied
+        WHERE step <= $1 OR NOT coalesce((to_jsonb(applied) ->> 'is_additive')::BOOLEAN, FALSE)";
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    Ok(transaction
+        .query_one(last_step, &[&known])
+        .await?
+        .try_get(0)?)
 }
 
 /// Returns the migrations after number `applied`, with their numbers.

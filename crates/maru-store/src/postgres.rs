@@ -5,7 +5,8 @@ mod cell;
 use std::{sync::Arc, time::Duration};
 
 use deadpool_postgres::{
-    GenericClient, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    GenericClient, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError,
+    RecyclingMethod, Runtime,
 };
 use futures_util::future::BoxFuture;
 use maru_postgres::{PostgresAddress, PostgresConnectError, PostgresTls};
@@ -118,9 +119,10 @@ impl PostgresBackend {
         }
     }
 
-    /// Opens a connection outside the pool, for notifications.
-    pub(super) async fn connect_listener(
+    /// Opens a connection outside the pool, under this name.
+    pub(super) async fn connect_named(
         &self,
+        name: &str,
     ) -> Result<
         (
             tokio_postgres::Client,
@@ -129,7 +131,8 @@ impl PostgresBackend {
         DatabaseError,
     > {
         let tls = tls_connector(&self.address)?;
-        let config = self.address.config_with_defaults(&[]);
+        let mut config = self.address.config_with_defaults(&[]);
+        config.application_name(name);
         Ok(config.connect(tls).await?)
     }
 
@@ -141,7 +144,7 @@ impl PostgresBackend {
         Ok(())
     }
 
-    async fn acquire_connection(&self) -> Result<Object, DatabaseError> {
+    pub(super) async fn acquire_connection(&self) -> Result<Object, DatabaseError> {
         let client = time::timeout(ACQUIRE_TIMEOUT, self.pool.get()).await;
         match client {
             Ok(client) => Ok(client?),
@@ -158,21 +161,37 @@ fn discard_timed_out<T>(client: Object) -> Result<T, DatabaseError> {
 
 fn build_pool(address: &PostgresAddress) -> Result<Pool, DatabaseError> {
     let recycling_method = RecyclingMethod::Verified;
-    let config = address.config_with_defaults(&[
-        ("TimeZone", "UTC"),
-        (
-            "statement_timeout",
-            &STATEMENT_TIMEOUT.as_millis().to_string(),
-        ),
-    ]);
+    let config = address.config_with_defaults(&[]);
+    let settings = session_settings(config.get_options().unwrap_or_default());
     let tls = tls_connector(address)?;
     let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method });
     Pool::builder(manager)
         .max_size(MAX_CONNECTIONS)
         .runtime(Runtime::Tokio1)
         .recycle_timeout(Some(RECYCLE_TIMEOUT))
+        .post_create(Hook::async_fn(move |client, _| {
+            let settings = settings.clone();
+            Box::pin(async move {
+                let set = client.batch_execute(&settings).await;
+                set.map_err(HookError::Backend)
+            })
+        }))
         .build()
         .map_err(|error| DatabaseError::Postgres(error.to_string()))
+}
+
+/// Sets what the store needs, unless the options of the address set it. PgBouncer refuses
+/// connections with options, so these are no options.
+fn session_settings(options: &str) -> String {
+    let timeout = STATEMENT_TIMEOUT.as_millis();
+    let settings = [
+        ("TimeZone", "'UTC'".to_owned()),
+        ("statement_timeout", timeout.to_string()),
+    ];
+    let missing = settings.iter().filter(|(name, _)| !options.contains(name));
+    missing
+        .map(|(name, value)| format!("SET {name} = {value};"))
+        .collect()
 }
 
 fn tls_connector(address: &PostgresAddress) -> Result<PostgresTls, DatabaseError> {
@@ -180,7 +199,7 @@ fn tls_connector(address: &PostgresAddress) -> Result<PostgresTls, DatabaseError
     tls.map_err(|error| DatabaseError::Postgres(error.to_string()))
 }
 
-async fn query_rows(
+pub(super) async fn query_rows(
     client: &impl GenericClient,
     sql: &str,
     values: &[CellValue],
@@ -201,7 +220,9 @@ fn read_row(row: &tokio_postgres::Row) -> Result<ResultRow, DatabaseError> {
 impl From<PoolError> for DatabaseError {
     fn from(error: PoolError) -> Self {
         Self::Unreachable(match error {
-            PoolError::Backend(error) => PostgresConnectError::from(&error),
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                PostgresConnectError::from(&error)
+            }
             PoolError::Timeout(_) => PostgresConnectError::NoAnswer,
             _ => PostgresConnectError::ConnectionLost,
         })
@@ -214,7 +235,14 @@ impl From<tokio_postgres::Error> for DatabaseError {
         match error.as_db_error() {
             Some(refusal) => {
                 let (message, code) = (refusal.message(), refusal.code().code());
-                let text = format!("the server says: {message} ({code})");
+                let hint = match code {
+                    // Another server got the statement than prepared it.
+                    "26000" | "42P05" => {
+                        "; a pooler in transaction mode needs PgBouncer 1.21 or newer"
+                    }
+                    _ => "",
+                };
+                let text = format!("the server says: {message} ({code}){hint}");
                 // Data exceptions, violated constraints and exceeded program limits.
                 let classes = ["22", "23", "54"];
                 if classes.iter().any(|it| code.starts_with(it)) {

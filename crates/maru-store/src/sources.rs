@@ -17,6 +17,10 @@ pub struct SourceRow {
     pub updated_at: i64,
 }
 
+const REPLACE_SETTING: PortableStatement = PortableStatement {
+    attempted: "change a switch of the hub",
+    sql: "UPDATE hub_setting SET value = $1 WHERE name = $2 AND value = $3 RETURNING name",
+};
 /// The setting with the key that the hubs of this store share.
 const SHARED_KEY_SETTING: &str = "shared_key";
 const LIST: PortableStatement = PortableStatement {
@@ -49,8 +53,15 @@ const KEEP_SETTING: PortableStatement = PortableStatement {
           ON CONFLICT (name) DO NOTHING RETURNING name",
 };
 /// Every statement of this file that both back ends run.
-pub(super) const STATEMENTS: &[PortableStatement] =
-    &[LIST, PUT, DELETE, GET_SETTING, PUT_SETTING, KEEP_SETTING];
+pub(super) const STATEMENTS: &[PortableStatement] = &[
+    LIST,
+    PUT,
+    DELETE,
+    GET_SETTING,
+    PUT_SETTING,
+    KEEP_SETTING,
+    REPLACE_SETTING,
+];
 
 /// What a sealed definition is bound to.
 fn associated_data(name: &str) -> String {
@@ -129,6 +140,25 @@ impl Store {
         let bytes = opened.and_then(|it| BASE64_STANDARD.decode(it).ok());
         let key = bytes.and_then(|it| <[u8; 32]>::try_from(it).ok());
         key.ok_or(Error::SharedKeyUnreadable)
+    }
+
+    /// Changes a switch of the hub if it still has the value `before`; returns false if not.
+    pub async fn replace_hub_setting(
+        &self,
+        name: &str,
+        before: Option<&str>,
+        value: &str,
+    ) -> Result<bool, Error> {
+        match before {
+            Some(before) => {
+                let values = vec![value.into(), name.into(), before.into()];
+                self.execute(REPLACE_SETTING, values).await
+            }
+            None => {
+                let values = vec![name.into(), value.into()];
+                self.execute(KEEP_SETTING, values).await
+            }
+        }
     }
 
     /// Sets a switch of the hub.

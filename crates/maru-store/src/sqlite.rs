@@ -85,7 +85,9 @@ impl SqliteBackend {
         run_blocking(move || Ok(connection.prepare(sql).map(drop)?)).await
     }
 
-    async fn lock_connection(&self) -> Result<OwnedMutexGuard<Connection>, DatabaseError> {
+    pub(super) async fn lock_connection(
+        &self,
+    ) -> Result<OwnedMutexGuard<Connection>, DatabaseError> {
         let lock = Arc::clone(&self.connection).lock_owned();
         let guard = time::timeout(LOCK_TIMEOUT, lock).await;
         guard.map_err(|_| DatabaseError::Timeout(LOCK_TIMEOUT))
@@ -118,7 +120,7 @@ fn is_busy(cause: &DatabaseError) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-fn query_rows(
+pub(super) fn query_rows(
     connection: &Connection,
     sql: &str,
     values: &[CellValue],

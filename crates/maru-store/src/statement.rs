@@ -51,6 +51,14 @@ impl ResultRow {
     }
 }
 
+impl Iterator for ResultRow {
+    type Item = CellValue;
+
+    fn next(&mut self) -> Option<CellValue> {
+        self.0.next()
+    }
+}
+
 impl CellValue {
     fn type_name(&self) -> &'static str {
         match self {

@@ -12,9 +12,9 @@ use tokio::time::{self, Instant};
 
 use super::quota::QuotaTarget;
 
-/// A hub takes a sixtieth of a minute's calls at a time, so that it asks the store once in
-/// so many calls, and what it does not use is little.
-const LEASES_PER_MINUTE: i64 = 60;
+/// All hubs together take at most a twentieth of a minute's calls in advance, so that each
+/// asks the store once in several calls, and what they do not use is little.
+const SHARE_IN_ADVANCE: i64 = 20;
 /// How long taken calls are kept for the next caller.
 const LEASE_LIFETIME: Duration = Duration::from_secs(10);
 /// How long a refusal is remembered, unless the next call comes earlier.
@@ -68,7 +68,7 @@ impl CallLeases {
         if !store.is_shared() {
             return None;
         }
-        let wanted = (per_minute / LEASES_PER_MINUTE).max(1);
+        let wanted = per_minute / SHARE_IN_ADVANCE;
         let (target, id) = key.clone();
         let ask = async || {
             let request = LeaseRequest {

@@ -53,6 +53,8 @@ pub(super) struct MessageChannel {
     pub(super) lost: CancellationToken,
     /// Cancelled when the link should be closed.
     pub(super) closing: CancellationToken,
+    /// Cancelled when the program must end at once.
+    pub(super) killed: CancellationToken,
     /// Cancelled when everything that belonged to the link has ended.
     pub(super) closed: CancellationToken,
 }
@@ -91,6 +93,7 @@ impl MessageChannel {
             cause: Mutex::default(),
             lost: CancellationToken::new(),
             closing: CancellationToken::new(),
+            killed: CancellationToken::new(),
             closed: CancellationToken::new(),
         })
     }

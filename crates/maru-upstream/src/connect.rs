@@ -14,6 +14,7 @@ use hyper::{
 use maru_http::{AddressPolicy, ClientTls, HttpClient};
 use maru_protocol::{LoggingLevel, ProtocolVersion};
 use maru_runtime::{tasks::Tasks, traffic_budget::TrafficRate};
+use maru_store::HubLock;
 use serde_json::json;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Error,
     authorized_client::AuthorizedClient,
+    channel::MessageChannel,
     cleanup_tracker::CleanupTracker,
     credential::Credential,
     exit_cause::may_dislike_request,
@@ -28,14 +30,16 @@ use super::{
     http,
     link::UpstreamLink,
     notifications::NotificationSink,
+    peer_channel,
     pending_input::PendingInput,
     programs::{ProgramMonitor, ProgramSlot},
     remote_auth::RemoteAuth,
     server::RegisteredServer,
     server_log::ServerLog,
+    single_runs::{CHECK_INTERVAL, RunPlace, SingleRuns},
     sse, stdio,
     subscriptions::ResourceSubscriptions,
-    transport::{ProgramSpec, RemoteEndpoint, Transport},
+    transport::{ProgramRun, ProgramSpec, RemoteEndpoint, Transport},
 };
 
 /// How long to wait until the server has opened its event stream.
@@ -80,6 +84,8 @@ pub(super) struct ConnectContext {
     pub(super) traffic_rate: TrafficRate,
     /// How long a client may take to answer a question of the server.
     pub(super) input_timeout: Duration,
+    /// Programs that the hubs of a store run once, where there may be several hubs.
+    pub(super) single_runs: Option<SingleRuns>,
 }
 
 /// What a program is asked first. Some programs of older versions exit on a method that they
@@ -104,7 +110,13 @@ pub(super) async fn open_connection(
 ) -> Result<Arc<ActiveConnection>, Error> {
     let required = server.required_version;
     let (link, session) = match &server.transport {
-        Transport::Stdio(program) => open_stdio(program, required, context, &sink).await?,
+        Transport::Stdio(program) => match &context.single_runs {
+            // A server that is only tested has no id.
+            Some(runs) if program.run == ProgramRun::Single && !server.id.is_empty() => {
+                open_single(runs, server, program, (context, &sink)).await?
+            }
+            _ => open_stdio(program, required, context, &sink, None).await?,
+        },
         Transport::Sse(remote) => {
             let client = build_client(remote, context, credential)?;
             open_sse(client, required, context, &sink).await?
@@ -147,13 +159,61 @@ async fn open_listen_stream(link: &Arc<http::HttpLink>, tasks: &Tasks) {
     let _may_be_open = time::timeout(LISTEN_OPEN_TIMEOUT, opened.cancelled()).await;
 }
 
+/// Opens the program that one hub runs, here or there.
+async fn open_single(
+    runs: &SingleRuns,
+    server: &RegisteredServer,
+    program: &ProgramSpec,
+    (context, sink): (&ConnectContext, &Arc<NotificationSink>),
+) -> Result<(UpstreamLink, NegotiatedSession), Error> {
+    loop {
+        match runs.decide(&server.id).await? {
+            RunPlace::Here(lock) => {
+                let required = server.required_version;
+                return open_stdio(program, required, context, sink, Some(lock)).await;
+            }
+            RunPlace::At(hub) => {
+                let place = (server.id.as_str(), hub.as_str());
+                if let Ok(opened) = peer_channel::open(runs, place, context, Arc::clone(sink)).await
+                {
+                    return Ok(opened);
+                }
+                // The hub may have ended, or may not have started the program yet.
+                time::sleep(CHECK_INTERVAL).await;
+            }
+        }
+    }
+}
+
+/// Ends the program of `channel` when its lock is lost, and keeps the lock until it ended.
+fn tie_to_lock(channel: &Arc<MessageChannel>, lock: Arc<HubLock>, context: &ConnectContext) {
+    let (channel, token) = (Arc::clone(channel), context.cleanup.token());
+    context.tasks.spawn(async move {
+        tokio::select! {
+            () = lock.lost().cancelled() => {
+                channel.killed.cancel();
+                channel.closed.cancelled().await;
+            }
+            () = channel.closed.cancelled() => (),
+        }
+        drop((lock, token));
+    });
+}
+
 async fn open_stdio(
     program: &ProgramSpec,
     required: Option<ProtocolVersion>,
     context: &ConnectContext,
     sink: &Arc<NotificationSink>,
+    lock: Option<Arc<HubLock>>,
 ) -> Result<(UpstreamLink, NegotiatedSession), Error> {
-    let start = || stdio::open(program, context, Arc::clone(sink)).map(UpstreamLink::Channel);
+    let start = || {
+        let channel = stdio::open(program, context, Arc::clone(sink))?;
+        if let Some(lock) = &lock {
+            tie_to_lock(&channel, Arc::clone(lock), context);
+        }
+        Ok::<_, Error>(UpstreamLink::Channel(channel))
+    };
     let first_request = context.first_request();
     let link = start()?;
     let probed = match first_request {

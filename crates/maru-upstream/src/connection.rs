@@ -93,6 +93,7 @@ pub(super) fn spawn_connection(
             .options()
             .start_url(server.name.as_str()),
         name: server.name.clone(),
+        published: watch::Sender::default(),
         active: watch::Sender::default(),
         status: watch::Sender::new(ServerStatus::new(state)),
         commands,
@@ -273,6 +274,7 @@ impl ConnectionTask {
             status.tools = tools;
             status.withheld = withheld;
         });
+        self.shared.published.send_replace(());
         self.settings.changes.send_replace(());
     }
 

@@ -131,7 +131,7 @@ impl ServerDraft {
                     "is missing, and so is command; a server has one of them",
                 ));
             }
-            (None, true) => ("STDIO", config(&["command", "args", "env", "cwd"])),
+            (None, true) => ("STDIO", config(&["command", "args", "env", "cwd", "run"])),
             (Some(url), false) => {
                 let mut config = config(&["headers", "auth"]);
                 config["url"] = url.as_str().into();
@@ -188,6 +188,7 @@ const ENTRY_MEMBERS: &[&str] = &[
     "args",
     "env",
     "cwd",
+    "run",
     "type",
     "transport",
     "description",
@@ -213,6 +214,7 @@ impl From<&McpServerDefinition> for ServerDraft {
             ("command", &server.command),
             ("url", &server.url),
             ("cwd", &server.cwd),
+            ("run", &server.run),
         ] {
             if let Some(value) = value {
                 config[name] = value.as_str().into();

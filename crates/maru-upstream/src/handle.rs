@@ -84,6 +84,8 @@ pub(super) struct SharedConnection {
     pub(super) credential: Option<Arc<Credential>>,
     /// The page of the hub at which a person signs in.
     pub(super) sign_in_page: String,
+    /// Notifies when the server's lists were read.
+    pub(super) published: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -251,7 +253,7 @@ impl SharedConnection {
         self.status.borrow().state == ServerState::Connected
     }
 
-    async fn connect_on_demand(&self) {
+    pub(super) async fn connect_on_demand(&self) {
         self.send_command(ConnectionCommand::ConnectOnDemand).await;
     }
 

@@ -29,6 +29,8 @@ mod listing;
 mod manager;
 mod mcp_registry;
 mod notifications;
+mod peer_channel;
+mod peer_service;
 mod pending_input;
 mod process_signals;
 mod processes;
@@ -46,6 +48,7 @@ mod server_row;
 mod settings;
 mod sign_in;
 mod sign_in_request;
+mod single_runs;
 mod sse;
 mod stdio;
 mod subscriptions;
@@ -78,7 +81,8 @@ pub use server::{InvalidField, RegisteredServer, ServerName, ServerOrigin};
 pub use server_log::{ServerLogEntry, ServerLogKind};
 pub use settings::ConnectionSettings;
 pub use sign_in::{ServerSignIn, SignInError, SignInOptions, SignInReturn};
-pub use transport::{ProgramSpec, RemoteEndpoint, Transport};
+pub use single_runs::SingleRuns;
+pub use transport::{ProgramRun, ProgramSpec, RemoteEndpoint, Transport};
 pub use trust::TrustPolicy;
 
 /// Why a request to a server failed. The text is for people and contains nothing that the

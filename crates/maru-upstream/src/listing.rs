@@ -330,7 +330,7 @@ fn build_forwarded_request<'a>(
 }
 
 /// Subscribes to a resource on the active connection.
-fn watch_resource(shared: &Arc<SharedConnection>, uri: &str) -> ResourceSubscription {
+pub(super) fn watch_resource(shared: &Arc<SharedConnection>, uri: &str) -> ResourceSubscription {
     let Some(connection) = shared.active_connection() else {
         return Box::new(());
     };

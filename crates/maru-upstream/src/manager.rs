@@ -114,6 +114,11 @@ impl ServerManager {
         });
         manager.load_stored_servers().await?;
         seeds::seed_servers(&manager, options.seeds, listed).await?;
+        if let Some(runs) = manager.settings.context.single_runs.clone() {
+            let (serving, tasks) = (runs.serve(Arc::clone(&manager)), manager.settings.tasks());
+            let stop = tasks.stop_token();
+            tasks.spawn(async move { _ = stop.run_until_cancelled(serving).await });
+        }
         manager.connect_all();
         let weak = Arc::downgrade(&manager);
         let connector = move |name: String| {
@@ -140,6 +145,13 @@ impl ServerManager {
         let entry = self.find(name)?;
         entry.handle.reconnect_if_down().await;
         Ok(self.view(entry))
+    }
+
+    /// Returns the handle of the server with this id.
+    pub(super) fn handle_of_id(&self, id: &str) -> Option<ServerHandle> {
+        let servers = self.lock();
+        let server = servers.values().find(|it| it.server.id == id)?;
+        Some(server.handle.clone())
     }
 
     /// Connects the server of a called tool; the error says why that failed.

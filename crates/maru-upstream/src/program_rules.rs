@@ -19,7 +19,7 @@ use self::{
 };
 use super::{
     server::{InvalidField, invalid_field},
-    transport::ProgramSpec,
+    transport::{ProgramRun, ProgramSpec},
 };
 use maru_config::{McpServerDefinition, McpSettings, mask_arguments};
 use maru_runtime::permissions::mode_of;
@@ -66,6 +66,11 @@ impl ProgramRules {
                 args: it.args.clone(),
                 env: it.env.clone(),
                 cwd: it.cwd.clone(),
+                run: it
+                    .run
+                    .as_deref()
+                    .and_then(ProgramRun::parse)
+                    .unwrap_or_default(),
             })
         };
         let allowed = mcp.security.allowed_commands.iter();
@@ -153,7 +158,11 @@ impl ProgramRules {
     }
 
     fn check_allowed(&self, program: &ProgramSpec) -> Result<FixedScope, InvalidField> {
-        if self.configured.contains(program) {
+        let is_program = |it: &ProgramSpec| {
+            let run = program.run;
+            ProgramSpec { run, ..it.clone() } == *program
+        };
+        if self.configured.iter().any(is_program) {
             return Ok(FixedScope::Everything);
         }
         if self.allowed.is_empty() && !self.exposed {

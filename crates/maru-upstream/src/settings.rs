@@ -15,6 +15,7 @@ use super::{
     programs::{ProgramMonitor, ProgramSlot},
     registration_rules::RegistrationRules,
     sign_in::{CredentialRegistry, SignInOptions, SignInServices},
+    single_runs::SingleRuns,
     stdio,
     tool_pins::ToolPins,
 };
@@ -66,6 +67,7 @@ impl ConnectionSettings {
                 log: Arc::default(),
                 traffic_rate: LimitSettings::default().server_rate(),
                 input_timeout: Duration::from_millis(mcp.input_timeout_ms),
+                single_runs: None,
             },
             reconnect_policy: ReconnectPolicy::from(&mcp.reconnection),
             connect_timeout: Duration::from_millis(mcp.connect_timeout_ms),
@@ -101,6 +103,13 @@ impl ConnectionSettings {
     #[must_use]
     pub fn with_limits(mut self, limits: &LimitSettings) -> Self {
         self.context.traffic_rate = limits.server_rate();
+        self
+    }
+
+    /// Sets how programs are run once for all hubs of the store.
+    #[must_use]
+    pub fn with_single_runs(mut self, runs: Option<SingleRuns>) -> Self {
+        self.context.single_runs = runs;
         self
     }
 

@@ -368,6 +368,12 @@ async fn wait_for_exit(
     let ended = tokio::select! {
         status = child.wait() => status.ok(),
         () = program.limit_exceeded.cancelled() => None,
+        () = channel.killed.cancelled() => {
+            if let Some(group) = group {
+                signal_group(group, ProcessSignal::Kill);
+            }
+            None
+        }
         () = channel.closing.cancelled() => None,
         () = channel.lost.cancelled() => None,
     };

@@ -36,14 +36,19 @@ impl ToolPins {
         }
     }
 
-    /// Accepts new definitions and, if the trust policy follows changes, all changed
-    /// ones. A failing store does not block: definitions accepted in memory are written
-    /// with the next listing.
-    pub(super) async fn accept_new(&self, server: &str, trust: TrustPolicy, listed: &Refreshed) {
+    /// Reads the accepted definitions of a server, which another hub may have accepted.
+    pub(super) async fn reload(&self, server: &str) {
         match self.store.pins(server).await {
             Ok(rows) => self.record_rows(server, rows),
             Err(error) => warn!(%error, "the accepted tools of {server} could not be read"),
         }
+    }
+
+    /// Accepts new definitions and, if the trust policy follows changes, all changed
+    /// ones. A failing store does not block: definitions accepted in memory are written
+    /// with the next listing.
+    pub(super) async fn accept_new(&self, server: &str, trust: TrustPolicy, listed: &Refreshed) {
+        self.reload(server).await;
         let new = self.new_definitions(server, trust, listed);
         if new.is_empty() {
             return;

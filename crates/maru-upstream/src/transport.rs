@@ -34,6 +34,18 @@ pub struct ProgramSpec {
     pub env: BTreeMap<String, SecretString>,
     /// The working directory.
     pub cwd: Option<String>,
+    /// Which of the hubs that share a store run it.
+    pub run: ProgramRun,
+}
+
+/// Which of the hubs that share a store run a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgramRun {
+    /// Each hub runs its own.
+    #[default]
+    Each,
+    /// One hub runs it, for all of them.
+    Single,
 }
 
 /// The endpoint of a remote server.
@@ -45,6 +57,17 @@ pub struct RemoteEndpoint {
     pub headers: BTreeMap<String, SecretString>,
     /// How maru authenticates.
     pub auth: RemoteAuth,
+}
+
+impl ProgramRun {
+    /// Parses `each` or `single`.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "each" => Some(Self::Each),
+            "single" => Some(Self::Single),
+            _ => None,
+        }
+    }
 }
 
 impl RemoteEndpoint {
@@ -67,7 +90,7 @@ impl Transport {
             .as_object()
             .ok_or_else(|| invalid_field("config", "must be an object"))?;
         let known: &[&str] = match kind {
-            "STDIO" => &["command", "args", "env", "cwd"],
+            "STDIO" => &["command", "args", "env", "cwd", "run"],
             "SSE" | "HTTP" => &["url", "headers", "auth"],
             _ => {
                 return Err(invalid_field(
@@ -151,6 +174,9 @@ impl Transport {
                 if let Some(cwd) = &it.cwd {
                     config["cwd"] = cwd.as_str().into();
                 }
+                if it.run == ProgramRun::Single {
+                    config["run"] = "single".into();
+                }
                 config
             }
             Self::Sse(it) | Self::Http(it) => {
@@ -226,6 +252,13 @@ fn parse_program(
             .filter(|it| !it.is_null())
             .map(|it| text_without_nul(it, "config.cwd"))
             .transpose()?,
+        run: match members.get("run").filter(|it| !it.is_null()) {
+            None => ProgramRun::Each,
+            Some(name) => name
+                .as_str()
+                .and_then(ProgramRun::parse)
+                .ok_or_else(|| invalid_field("config.run", "must be each or single"))?,
+        },
     };
     Ok(program)
 }

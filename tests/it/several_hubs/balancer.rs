@@ -67,15 +67,15 @@ impl Drop for TestBalancer {
 }
 
 /// A hub in a process of its own, which can be killed.
-struct HubProcess {
+pub(super) struct HubProcess {
     process: Child,
-    address: String,
+    pub(super) address: String,
     directory: tempfile::TempDir,
     store_url: String,
 }
 
 impl HubProcess {
-    async fn start(store_url: &str) -> Self {
+    pub(super) async fn start(store_url: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let address = free_address();
         let hub = Self {
@@ -99,12 +99,16 @@ impl HubProcess {
         assert_eq!(probe.send().await.status, 200);
     }
 
-    fn kill(&mut self) {
+    pub(super) fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(super) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    async fn restart(&mut self) {
+    pub(super) async fn restart(&mut self) {
         self.process = spawn_hub(&self.address, self.directory.path(), &self.store_url);
         self.until_serving().await;
     }
@@ -114,6 +118,12 @@ impl Drop for HubProcess {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The `Authorization` of the admin of a hub, who is admin of all.
+pub(super) fn admin_of(hub: &HubProcess) -> String {
+    let token = hub.directory.path().join("admin-token");
+    format!("Bearer {}", fs::read_to_string(token).unwrap().trim())
 }
 
 fn spawn_hub(address: &str, directory: &Path, store_url: &str) -> Child {
@@ -128,22 +138,22 @@ fn spawn_hub(address: &str, directory: &Path, store_url: &str) -> Child {
     hub.spawn().unwrap()
 }
 
-fn free_address() -> String {
+pub(super) fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hubs_are_killed_in_turn_and_nothing_acknowledged_is_lost() {
-    const KILLS: usize = 9;
+    // A long run: HUB_KILLS=500 cargo nextest run several_hubs::balancer::hubs_are_killed
+    let kills = std::env::var("HUB_KILLS").map_or(9, |it| it.parse().unwrap());
     let cluster = PostgresCluster::start().await;
     let url = cluster.url(&cluster.create_database());
     let mut hubs = Vec::new();
     for _ in 0..3 {
         hubs.push(HubProcess::start(&url).await);
     }
-    let admin = hubs[0].directory.path().join("admin-token");
-    let admin = format!("Bearer {}", fs::read_to_string(admin).unwrap().trim());
+    let admin = admin_of(&hubs[0]);
     let addresses: Vec<&str> = hubs.iter().map(|it| it.address.as_str()).collect();
     let balancer = TestBalancer::start(free_address(), &addresses).await;
     let post = async |path: &str, session: &str, body: &Value| {
@@ -158,7 +168,7 @@ async fn hubs_are_killed_in_turn_and_nothing_acknowledged_is_lost() {
     let session = opened.headers["mcp-session-id"].clone();
     let call = call_message(1, "serialize_for_cell", json!({"data": "x"}));
     let (mut calls, mut repeated, mut acknowledged) = (0, 0, Vec::new());
-    for round in 0..KILLS {
+    for round in 0..kills {
         hubs[round % 3].kill();
         for number in 0..6 {
             loop {
@@ -192,7 +202,7 @@ async fn hubs_are_killed_in_turn_and_nothing_acknowledged_is_lost() {
         "{calls} calls, {repeated} repeated, {} writes",
         acknowledged.len()
     );
-    assert_eq!(calls, KILLS * 6);
+    assert_eq!(calls, kills * 6);
     for hub in &hubs {
         wait_until(async || {
             let listed = TestRequest::new(&hub.address, "GET", "/api/custom-tools");

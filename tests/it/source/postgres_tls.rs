@@ -391,6 +391,7 @@ async fn store_speaks_tls_and_readiness_says_why_it_cannot() {
     let wrong = cluster.url(&database).replace(PASSWORD, "wrong");
     let hub = TestHub::with_config(|config| {
         config.store_url = Some(url.into());
+        config.limits.store_grace_ms = 0;
         config.sources = vec![maru::config::SourceDefinition::new("shut", wrong.into())];
     })
     .await;

@@ -173,6 +173,7 @@ async fn audit_records_are_found_and_old_ones_go(store: Store) {
         target: format!("t{at}"),
         outcome: "ok".to_owned(),
         request: format!("r{at}"),
+        hub: format!("h{at}"),
         ..AuditRow::default()
     };
     // More than one group, and a rest.
@@ -462,9 +463,20 @@ async fn every_filter_finds_its_calls_on_every_page(store: Store) {
         let found = find_calls(&store, filter.clone()).await;
         assert!(found == expected, "{filter:?}: {} found", found.len());
     }
-    let found = store.find_call(4200).await.unwrap().unwrap();
+    let found = store.find_call(4200, "").await.unwrap().unwrap();
     assert_eq!((found.id > 0, found.call), (true, call_row(4200).call));
-    assert!(store.find_call(20_000).await.unwrap().is_none());
+    assert!(store.find_call(20_000, "").await.unwrap().is_none());
+    // Hubs number their calls by themselves.
+    let elsewhere = AuditRow {
+        hub: "other".to_owned(),
+        ..call_row(4200)
+    };
+    store.insert_audit_rows([elsewhere]).await.unwrap();
+    let found = store.find_call(4200, "other").await.unwrap().unwrap();
+    assert_eq!(found.hub, "other");
+    let of_others = async |hub: &str| store.calls_of_other_hubs(hub, -1, 1000).await.unwrap();
+    assert_eq!(of_others("").await, [found]);
+    assert!(store.find_call(4200, "gone").await.unwrap().is_none());
 }
 
 async fn usage_is_summed_by_name_and_time_and_merged_into_hours(store: Store) {

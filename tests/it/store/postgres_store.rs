@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maru_store::Store;
+use maru_store::{AuditRow, Store, TokenRow};
 use tokio::time::Instant;
 
 use super::{TEST_TIME_MS, full_error_text, server_names, server_row};
@@ -17,6 +17,7 @@ const LIST_TABLES_SQL: &str = "SELECT string_agg(relname, ',' ORDER BY relname) 
 pub(super) async fn check_database(cluster: &PostgresCluster) {
     older_database_is_upgraded(cluster).await;
     newer_database_is_refused_and_left_as_it_is(cluster).await;
+    newer_database_is_used_if_it_only_has_more(cluster).await;
     upgrade_is_whole_or_not_at_all(cluster).await;
     times_are_real_and_utc(cluster).await;
     finished_tables_need_no_right_to_make_any(cluster).await;
@@ -39,6 +40,33 @@ async fn older_database_is_upgraded(cluster: &PostgresCluster) {
     let store = Store::connect(&cluster.url(&database)).await.unwrap();
     assert_eq!(store.tokens().await.unwrap()[0].name, "old");
     assert_eq!(server_names(&store).await, [""; 0]);
+}
+
+async fn newer_database_is_used_if_it_only_has_more(cluster: &PostgresCluster) {
+    let database = cluster.create_database();
+    let url = cluster.url(&database);
+    let running = Store::connect(&url).await.unwrap();
+    cluster.run_sql(
+        &database,
+        "ALTER TABLE token ADD COLUMN more TEXT NOT NULL DEFAULT '';
+         ALTER TABLE mcp_servers ADD COLUMN more TEXT;
+         ALTER TABLE audit ADD COLUMN more BIGINT;
+         INSERT INTO maru_schema (step, is_additive) VALUES (998, TRUE), (999, TRUE)",
+    );
+    let started = Store::connect(&url).await.unwrap();
+    for (store, name, hash) in [(&running, "old", [1; 32]), (&started, "restarted", [2; 32])] {
+        let token = TokenRow::new(name, "agent", hash);
+        store.put_token(&token).await.unwrap();
+        store
+            .insert_audit_rows([AuditRow::default()])
+            .await
+            .unwrap();
+    }
+    assert_eq!(running.tokens().await.unwrap().len(), 2);
+    cluster.run_sql(&database, "INSERT INTO maru_schema (step) VALUES (1000)");
+    let refused = Store::connect(&url).await.unwrap_err();
+    let why = full_error_text(refused);
+    assert!(why.contains("newer maru (schema 1000)"), "{why}");
 }
 
 async fn newer_database_is_refused_and_left_as_it_is(cluster: &PostgresCluster) {

@@ -34,8 +34,8 @@ export function withinSeconds(time: number, now: number): number {
 
 /** What the hub is sent of a draft: the members of its transport only. */
 export function configOf({ transportType, config }: Draft): ServerConfig {
-  const { command, args, env, cwd, url, headers, auth } = config;
-  return transportType === 'STDIO' ? { command, args, env, cwd: cwd || undefined } : { url, headers, auth };
+  const { command, args, env, cwd, run, url, headers, auth } = config;
+  return transportType === 'STDIO' ? { command, args, env, cwd: cwd || undefined, run } : { url, headers, auth };
 }
 
 /** How often a lost server was tried again and when it is next; nothing while it is not lost. */

@@ -9,6 +9,8 @@ export interface Session {
   build: string;
   /** Whether people can sign in at the company's issuer. */
   issuer?: boolean;
+  /** Whether other hubs may share the store. */
+  shared?: boolean;
   /** How many tools a run of the agent offers at once. */
   agent?: { maxTools: number; maxToolTokens: number };
 }
@@ -71,6 +73,8 @@ export interface Program {
 }
 
 export interface ServerDetail extends Omit<Server, 'withheld'> {
+  /** Its state at each hub, if there may be several. */
+  hubs?: { hub: string; status: ServerStatus | null; cause: string | null; runsProgram: boolean }[];
   config: ServerConfig;
   tools: string[];
   withheld: { name: string; why: string; differences?: string[] | Record<string, unknown>[] | null }[];
@@ -81,6 +85,8 @@ export interface ServerConfig {
   args?: string[];
   env?: Record<string, string>;
   cwd?: string;
+  /** Which of the hubs that share a store run the program. */
+  run?: 'each' | 'single';
   url?: string;
   headers?: Record<string, string>;
   auth?: Record<string, unknown>;
@@ -166,7 +172,10 @@ export interface ToolResult {
 export type Outcome = 'ok' | 'failed' | 'refused' | 'timed_out' | 'cancelled';
 
 export interface Call {
+  /** Hubs number their calls by themselves; see `callKey`. */
   id: number;
+  /** The hub that made it, if there may be several. */
+  hub: string | null;
   time: number;
   tool: string;
   server: string;
@@ -180,6 +189,9 @@ export interface Call {
   argumentBytes: number;
   resultBytes: number;
 }
+
+/** Identifies a call among those of all hubs. */
+export const callKey = (call: Call): string => (call.hub ? `${call.id}@${call.hub}` : String(call.id));
 
 export interface CallDetail extends Call {
   arguments: string;

@@ -91,7 +91,12 @@ async fn handle(engine: Arc<McpEngine>, topic: PeerTopic, request: PeerRequest) 
             };
             return relay_stream(&engine, &session, &from, exchange).await;
         }
-        PeerTopic::InputRound | PeerTopic::AgentRun => (),
+        // Handled above, or by others.
+        PeerTopic::InputRound
+        | PeerTopic::AgentRun
+        | PeerTopic::ToolInput
+        | PeerTopic::SingleProgram
+        | PeerTopic::ServerState => (),
     }
     exchange.send("").await.ok()
 }

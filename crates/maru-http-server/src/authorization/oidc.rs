@@ -155,9 +155,8 @@ fn with_pending(hub: &HubState, mut response: Response, value: &str, seconds: u6
     response
 }
 
-/// The port is part of the name, because browsers share cookies between ports.
 fn pending_cookie(hub: &HubState) -> String {
-    format!("maru_oidc_{}", hub.port)
+    format!("maru_oidc_{}", hub.cookie_suffix)
 }
 
 fn not_set(language: PageLanguage) -> Response {

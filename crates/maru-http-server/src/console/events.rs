@@ -225,7 +225,7 @@ impl PageStream {
         let last_call = call.and_then(|it| it.parse().ok()).unwrap_or(u64::MAX);
         for record in journal.since(last_call, 100) {
             if self.may_see(Some(&record.request.principal)) {
-                let data = publisher::call_json(&record).to_string();
+                let data = publisher::call_json(&self.hub, &record).to_string();
                 let text = self.format_event(self.sent, "call", &data);
                 self.pending.push_back(text);
             }

@@ -1,6 +1,11 @@
 //! Watches everything that console pages show, and publishes changes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::{sync::broadcast::error::RecvError, time};
@@ -15,6 +20,12 @@ use maru_observability::journal::{CallRecord, ClientRecord, now_millis};
 const BATCH_DELAY: Duration = Duration::from_millis(15);
 /// How often the statistics of servers are published while a page is open.
 const SERVER_STATS_INTERVAL: Duration = Duration::from_secs(3);
+/// How often the calls of other hubs are read while a page is open.
+const PEER_CALLS_INTERVAL: Duration = Duration::from_secs(1);
+/// How many records before the newest one are read again.
+const PEER_CALLS_OVERLAP: i64 = 200;
+/// How many calls of other hubs are read at a time.
+const MAX_PEER_CALLS: i64 = 2 * PEER_CALLS_OVERLAP;
 /// The maximum number of calls that are published together.
 const MAX_CALLS_PER_BATCH: usize = 100;
 
@@ -34,8 +45,8 @@ pub(super) fn snapshot(hub: &HubState, principal: &Principal) -> Value {
 }
 
 /// The JSON of a call without its arguments and result.
-pub(super) fn call_json(record: &CallRecord) -> Value {
-    calls::summary(record)
+pub(super) fn call_json(hub: &HubState, record: &CallRecord) -> Value {
+    calls::summary(hub, record)
 }
 
 fn tool_counts_json(hub: &HubState) -> Value {
@@ -64,6 +75,7 @@ pub async fn publish_changes(hub: Arc<HubState>, stop: CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => (),
         () = publish_calls(&hub) => (),
+        () = publish_calls_of_peers(&hub) => (),
         () = publish_servers(&hub) => (),
         () = publish_tools(&hub) => (),
         () = publish_clients(&hub) => (),
@@ -87,9 +99,47 @@ async fn publish_calls(hub: &HubState) {
             for record in journal.since(last_call, MAX_CALLS_PER_BATCH) {
                 let owner = Some(Arc::clone(&record.request.principal));
                 hub.events
-                    .publish("call", call_json(&record).to_string(), owner);
+                    .publish("call", call_json(hub, &record).to_string(), owner);
             }
             last_call = journal.last_id();
+        }
+    }
+}
+
+/// Publishes the calls of the other hubs, which are in the store moments after they ended.
+async fn publish_calls_of_peers(hub: &HubState) {
+    let Some(own_name) = hub.own_name() else {
+        return future::pending().await;
+    };
+    loop {
+        hub.events.wait_for_page().await;
+        let Ok(mut newest) = hub.store.last_record().await else {
+            time::sleep(PEER_CALLS_INTERVAL).await;
+            continue;
+        };
+        // Rows of one transaction may become visible after those of a later one.
+        let first = newest;
+        let mut published = BTreeSet::new();
+        while hub.events.has_open_pages() {
+            time::sleep(PEER_CALLS_INTERVAL).await;
+            let after = first.max(newest - PEER_CALLS_OVERLAP);
+            let calls = hub
+                .store
+                .calls_of_other_hubs(own_name, after, MAX_PEER_CALLS);
+            let calls = calls.await.unwrap_or_default();
+            if i64::try_from(calls.len()).is_ok_and(|it| it == MAX_PEER_CALLS) {
+                // More than a page shows; it goes on with the newest.
+                newest = hub.store.last_record().await.unwrap_or(newest);
+            }
+            for row in calls {
+                newest = newest.max(row.id);
+                if published.insert(row.id) {
+                    let owner = Some(row.principal.as_str().into());
+                    let call = calls::stored_json(&row).to_string();
+                    hub.events.publish("call", call, owner);
+                }
+            }
+            published.retain(|it| *it > newest - PEER_CALLS_OVERLAP);
         }
     }
 }

@@ -21,6 +21,7 @@ use super::super::{
 };
 use maru_auth::{BearerToken, Principal, SESSION_LIFETIME, SIGN_IN_CODE_LIFETIME};
 use maru_downstream::http::reply;
+use maru_peers::PeerHubs;
 use maru_tools::CatalogScope;
 
 /// `GET /api/session`: the principal of the caller.
@@ -48,10 +49,16 @@ pub(crate) async fn sign_in(
         };
     }
     let (token_hash, error_message) = match (body["code"].as_str(), body["token"].as_str()) {
-        (Some(code), None) => (
-            hub.sessions.redeem_code(&BearerToken::from(code.trim())),
-            "this link was already used, is older than ten minutes, or the hub was restarted since; print a new one with: maru console",
-        ),
+        (Some(code), None) => {
+            let code = BearerToken::from(code.trim());
+            match hub.sessions.redeem_code(&code).await {
+                Ok(token_hash) => (
+                    token_hash,
+                    "this link was already used or is older than ten minutes; print a new one with: maru console",
+                ),
+                Err(error) => return store_failed("read the link", &error),
+            }
+        }
         (None, Some(token)) => (
             Some(BearerToken::from(token.trim()).hash()),
             "unknown token",
@@ -70,8 +77,11 @@ async fn open_session(
     token_hash: Option<[u8; 32]>,
     error_message: &str,
 ) -> Response {
-    let known = token_hash.and_then(|hash| Some((hash, hub.access.principal_of_hash(&hash)?)));
-    let Some((token_hash, principal)) = known else {
+    let known = || token_hash.and_then(|hash| Some((hash, hub.access.principal_of_hash(&hash)?)));
+    if known().is_none() {
+        hub.learn_callers().await;
+    }
+    let Some((token_hash, principal)) = known() else {
         return json_error(StatusCode::FORBIDDEN, error_message, None);
     };
     // The console shows all servers and calls.
@@ -91,12 +101,14 @@ pub(crate) async fn signed_in_response(
 ) -> Response {
     match hub.sessions.sign_in(token_hash).await {
         Ok(cookie) => with_cookie(hub, response, cookie.reveal(), SESSION_LIFETIME.as_secs()),
-        Err(error) => {
-            tracing::error!("failed to sign a browser in: {error}");
-            let message = "the store could not save the session";
-            json_error(StatusCode::SERVICE_UNAVAILABLE, message, None)
-        }
+        Err(error) => store_failed("save the session", &error),
     }
+}
+
+fn store_failed(attempted: &str, error: &maru_store::Error) -> Response {
+    tracing::error!("the store could not {attempted}: {error}");
+    let message = format!("the store could not {attempted}");
+    json_error(StatusCode::SERVICE_UNAVAILABLE, &message, None)
 }
 
 /// `DELETE /api/session`.
@@ -120,7 +132,10 @@ pub(crate) async fn create_sign_in_link(
         let message = "a sign-in link needs a token";
         return json_error(StatusCode::FORBIDDEN, message, None);
     };
-    let code = hub.sessions.issue_code(token_hash);
+    let code = match hub.sessions.issue_code(token_hash).await {
+        Ok(code) => code,
+        Err(error) => return store_failed("save the link", &error),
+    };
     let scheme = if hub.is_encrypted { "https" } else { "http" };
     let link = json!({
         "path": format!("/#code={}", code.reveal()),
@@ -135,9 +150,20 @@ pub(crate) fn session_cookie(hub: &HubState, headers: &HeaderMap) -> Option<Bear
     cookie(headers, &cookie_name(hub)).map(BearerToken::from)
 }
 
-/// The port is part of the name, because browsers share cookies between ports.
+/// What ends the names of the cookies of a hub that listens on this port. Browsers share
+/// cookies between ports, so hubs with different sessions need different names; hubs that
+/// share them have one name on all ports.
+pub fn cookie_suffix(port: u16, peers: Option<&PeerHubs>) -> String {
+    match peers.map(|it| it.key().derive("cookie name")) {
+        Some([one, two, three, four, ..]) => {
+            format!("{:08x}", u32::from_be_bytes([one, two, three, four]))
+        }
+        None => port.to_string(),
+    }
+}
+
 fn cookie_name(hub: &HubState) -> String {
-    format!("maru_{}", hub.port)
+    format!("maru_{}", hub.cookie_suffix)
 }
 
 fn with_cookie(hub: &HubState, mut response: Response, value: &str, seconds: u64) -> Response {
@@ -163,6 +189,7 @@ fn session_json(hub: &HubState, principal: Option<&Principal>) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "build": super::assets::build(),
         "issuer": hub.oidc.is_some(),
+        "shared": hub.peers.is_some(),
         "tools": principal.map(|_| tools),
         "agent": {
             "maxTools": agent.max_tools_per_request,

@@ -119,6 +119,11 @@ impl ServerManager {
     /// changed definitions.
     pub async fn reload_pins(&self) {
         let handles: Vec<ServerHandle> = self.lock().values().map(|it| it.handle.clone()).collect();
-        join_all(handles.iter().map(ServerHandle::republish)).await;
+        let republished = handles.iter().map(async |handle| {
+            let name = handle.shared.name().as_str();
+            self.settings.pins().reload(name).await;
+            handle.republish().await;
+        });
+        join_all(republished).await;
     }
 }
