@@ -10,6 +10,7 @@ mod registered_servers;
 mod reload;
 mod span_export;
 mod store_changes;
+mod store_opening;
 
 use std::{
     io::ErrorKind,
@@ -23,7 +24,7 @@ use maru_http::{AddedHosts, AddressPolicy};
 use maru_peers::PeerHubs;
 use maru_retrieval::DocumentIndex;
 use maru_runtime::{tasks::Tasks, workers::WorkerPool};
-use maru_store::{SecretSealer, Store};
+use maru_store::Store;
 use tokio::{net::TcpListener, time};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -31,7 +32,7 @@ use tracing::{info, warn};
 use crate::{
     agent::{Agent, AgentDependencies, ask_agent},
     auth::{Accounts, BearerToken, ConsoleSessions, OidcSignIn, load_or_create_admin_token},
-    config::{Config, LoadedConfig, SecretString, config_rows},
+    config::{Config, LoadedConfig, config_rows},
     downstream::McpEngine,
     http::{
         self, CallerReads, ConnectionAdmission, ConsoleEvents, GuardedRouter, OriginPolicy,
@@ -57,9 +58,9 @@ pub use local_socket::{HTTP_SOCKET, StdioView, join_hub};
 use registered_servers::open_servers;
 use reload::ReloadReport;
 pub use span_export::start_span_export;
+pub(crate) use store_opening::open_database;
+use store_opening::open_store;
 
-const STORE_FILE: &str = "maru.db";
-const SEAL_KEY_FILE: &str = "seal-key";
 const REGISTRY_FILE: &str = "mcp.json";
 /// Records the servers that maru wrote into `mcp.json`.
 const REGISTRY_RECORD_FILE: &str = "mcp-listed.json";
@@ -331,41 +332,6 @@ fn hub_name(config: &Config) -> String {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     config.hub.name.clone().unwrap_or_else(|| host.into_owned())
-}
-
-/// Opens the database of the store, whose secrets stay as they are.
-pub(crate) async fn open_database(config: &Config) -> Result<Store> {
-    Ok(match config.store_url.as_ref().map(SecretString::reveal) {
-        None => {
-            let path = config.data_dir.join(STORE_FILE);
-            create_private_file(&path)
-                .with_context(|| format!("cannot create the database {}", path.display()))?;
-            Store::open(&path).await?
-        }
-        Some("memory") => Store::in_memory().await?,
-        Some(url) => Store::connect(url).await?,
-    })
-}
-
-async fn open_store(config: &Config) -> Result<Store> {
-    let store = open_database(config).await?;
-    let path = match &config.seal_key_file {
-        // An in-memory store needs no seal, and its key file would be left behind.
-        _ if config.is_ephemeral() => return Ok(store),
-        Some(path) => path.clone(),
-        // Other hubs must be able to read a shared store, also without this data
-        // directory.
-        None if store.is_shared() => {
-            warn!(
-                "secrets of servers, and the key that seals sessions, are stored unencrypted in the database; set seal_key_file to encrypt them"
-            );
-            return Ok(store);
-        }
-        None => config.data_dir.join(SEAL_KEY_FILE),
-    };
-    let seal = SecretSealer::from_key_file(&path)
-        .with_context(|| format!("cannot use the seal key {}", path.display()))?;
-    Ok(store.with_sealer(seal).await?)
 }
 
 /// Starts a hub with a configuration.

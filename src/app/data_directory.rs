@@ -13,10 +13,11 @@ use maru_runtime::permissions::{mode_of, private_directory, private_file, set_mo
 use tracing::warn;
 
 use super::{
-    HTTP_SOCKET, STORE_FILE,
+    HTTP_SOCKET,
     data::{INDEX_FILE, SAMPLE_FILE},
     hub_file::HUB_FILE,
     local_socket::STDIO_SOCKET,
+    store_opening::STORE_FILE,
 };
 use crate::{auth::ADMIN_TOKEN_FILE, config::Config};
 

@@ -2,15 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use maru_protocol::{
-    LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcId, RpcMessage, RpcRequest, code,
-    measure_json, write_error, write_result,
-};
-use maru_runtime::{
-    memory::{HeldText, MAX_TREE_BYTES, MemoryShare, SMALL_REQUEST_BYTES},
-    message_queue,
-    tasks::run_parser,
-};
+use maru_protocol::{LoggingLevel, ProtocolVersion, RequestParams, RpcError, RpcMessage, code};
+use maru_runtime::{memory::HeldText, message_queue};
 use serde_json::{Value, json};
 use tracing::debug;
 
@@ -18,7 +11,8 @@ use super::{
     McpEngine,
     catalog_changes::MAX_SUBSCRIBED_URI_BYTES,
     describe, input_rounds,
-    session::{McpSession, RunningRequest, SESSION_BUSY},
+    owned_request::OwnedRequest,
+    session::{McpSession, RunningRequest},
     shared_sessions::SessionNote,
 };
 use maru_observability::journal::RequestId;
@@ -29,24 +23,8 @@ use maru_tools::{
     resource_not_found,
 };
 
-/// Parameters up to this size stay small as values, too.
-const SMALL_PARAMS_BYTES: usize = SMALL_REQUEST_BYTES / 128;
-
 /// How much longer than a call its way to the hub that asked and back may take.
 const FORWARD_GRACE: Duration = Duration::from_secs(15);
-
-/// A request with its own copy of the text.
-#[derive(Debug)]
-pub(super) struct OwnedRequest {
-    pub(super) id: RpcId,
-    pub(super) method: String,
-    pub(super) params: Option<String>,
-    /// Whose memory the response takes.
-    caller: Arc<str>,
-    /// What large parameters take in memory while the request is handled, also after its
-    /// client has left.
-    _memory: Option<MemoryShare>,
-}
 
 /// The client of a request and how it is reached.
 pub(super) struct DispatchContext<'a> {
@@ -84,55 +62,6 @@ impl DispatchContext<'_> {
             meta: params.raw_meta().map(Arc::from),
         })
     }
-}
-
-impl OwnedRequest {
-    pub(super) async fn new(caller: &Caller, request: &RpcRequest<'_>) -> Result<Self, RpcError> {
-        let params = request.params.unwrap_or_default();
-        let memory = if params.len() <= SMALL_PARAMS_BYTES {
-            None
-        } else {
-            Some(reserve_memory(caller, params).await?)
-        };
-        Ok(Self {
-            id: request.id.clone(),
-            method: request.method.to_string(),
-            params: request.params.map(str::to_owned),
-            caller: caller.principal.shared_name(),
-            _memory: memory,
-        })
-    }
-
-    /// The response as a message. A large one holds memory until it is written, because
-    /// nothing else bounds the responses that clients leave unread.
-    pub(super) fn to_response(&self, outcome: &Result<String, RpcError>) -> HeldText {
-        let response = match outcome {
-            Ok(raw) => write_result(&self.id, raw),
-            Err(error) => write_error(Some(&self.id), error),
-        };
-        HeldText::new(&self.caller, response).unwrap_or_else(|_| {
-            let message = "the request was carried out, but too many large responses wait to be read, so its response was dropped";
-            write_error(Some(&self.id), &RpcError::new(SESSION_BUSY, message)).into()
-        })
-    }
-}
-
-/// Reserves what parameters take, as text and as values.
-async fn reserve_memory(caller: &Caller, params: &str) -> Result<MemoryShare, RpcError> {
-    let text = params.to_owned();
-    let measured = run_parser(params.len(), move || {
-        let measured = measure_json(text.as_bytes());
-        measured.map(|(_, tree_bytes)| tree_bytes)
-    });
-    let tree_bytes = measured.await?;
-    if tree_bytes > MAX_TREE_BYTES {
-        let message = format!("the values of params take more than {MAX_TREE_BYTES} bytes");
-        return Err(RpcError::new(code::INVALID_PARAMS, message));
-    }
-    let mut memory = MemoryShare::new(caller.principal.shared_name());
-    let reserved = memory.add(params.len() + tree_bytes);
-    reserved.map_err(|error| RpcError::new(SESSION_BUSY, error.to_string()))?;
-    Ok(memory)
 }
 
 impl McpEngine {

@@ -23,8 +23,8 @@ use tracing::warn;
 
 use super::{
     McpEngine,
-    dispatch::OwnedRequest,
     feed::{EventId, STANDALONE_STREAM},
+    owned_request::OwnedRequest,
     session::{McpSession, SESSION_BUSY, read_handshake},
     session_token::TokenClient,
     shared_sessions::SessionNote,

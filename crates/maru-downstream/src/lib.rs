@@ -12,6 +12,7 @@ mod feed;
 pub mod http;
 mod input_rounds;
 mod modern_client;
+mod owned_request;
 mod session;
 mod session_registry;
 mod session_token;

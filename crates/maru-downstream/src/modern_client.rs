@@ -6,10 +6,7 @@ use maru_protocol::{LoggingLevel, ProtocolVersion, RequestParams, RpcError, code
 use maru_runtime::message_queue;
 use serde_json::{Value, json};
 
-use super::{
-    McpEngine,
-    dispatch::{DispatchContext, OwnedRequest},
-};
+use super::{McpEngine, dispatch::DispatchContext, owned_request::OwnedRequest};
 use maru_observability::journal::client_label;
 use maru_tools::{Caller, ClientConnection};
 

@@ -22,9 +22,10 @@ use tracing::warn;
 
 use super::{
     McpEngine,
-    dispatch::{DispatchContext, OwnedRequest},
+    dispatch::DispatchContext,
     feed::EventId,
     http::{EventSource, reply, stream_response},
+    owned_request::OwnedRequest,
     session::{McpSession, ReaderGuard},
     session_token::{SessionToken, TOKEN_LIFETIME_MS, TokenClient, scope_name},
 };

@@ -8,9 +8,9 @@ use maru_runtime::{memory::HeldText, tasks::run_parser};
 
 use super::{
     McpEngine,
-    dispatch::OwnedRequest,
     feed::{MessageFeed, STANDALONE_STREAM},
     http::{EventSource, reply, stream_response, too_large_status},
+    owned_request::OwnedRequest,
     session::{McpSession, ReaderGuard, RunningRequest},
 };
 use maru_auth::Principal;

@@ -14,9 +14,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
     McpEngine,
-    dispatch::OwnedRequest,
     feed::STANDALONE_STREAM,
     modern_client::ModernClient,
+    owned_request::OwnedRequest,
     session::{McpSession, WaitingRequestGuard},
     session_registry::detached_session,
     sse,

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     catalog_changes::{CatalogChanges, ClientSubscriptions},
     describe,
-    dispatch::OwnedRequest,
     http::{StreamableRequest, event_stream, reply},
+    owned_request::OwnedRequest,
 };
 use maru_tools::{Caller, Catalog};
 

@@ -1,6 +1,7 @@
 //! The catalog of all tools, prompts and resources. Every call goes through it.
 
 mod extension_calls;
+mod prompts_and_resources;
 mod search_calls;
 
 use std::{
@@ -21,13 +22,12 @@ use tokio::{
 use tracing::Instrument as _;
 
 use super::{
+    call_arguments::CallArguments,
     caller::Caller,
     context::RequestContext,
     disabled_tools::DisabledTools,
-    entry::{
-        CallArguments, CatalogEntry, EntryAction, EntryRequest, EntryResponse, OWN_SERVER_NAME,
-    },
-    not_found::{entry_not_found, resource_not_found},
+    entry::{CatalogEntry, EntryAction, EntryRequest, EntryResponse, OWN_SERVER_NAME},
+    not_found::entry_not_found,
     quota::CallQuota,
     result::{EntryResult, FailureFormat, ResultLimits, ResultStatus},
     rules::CatalogRules,
@@ -447,64 +447,6 @@ impl Catalog {
                 name,
             )),
         }
-    }
-
-    /// Renders a prompt.
-    pub async fn get_prompt(
-        &self,
-        caller: &Caller,
-        name: &str,
-        arguments: Arc<CallArguments>,
-        context: Arc<RequestContext>,
-    ) -> Result<EntryResponse, RpcError> {
-        caller.require_call_role()?;
-        let snapshot = self.snapshot();
-        let view = snapshot.visible_to(caller)?;
-        let entry = view
-            .prompts
-            .get(name)
-            .ok_or_else(|| entry_not_found(&view.prompts, "prompt", name))?;
-        self.invoke_or_error(caller, entry, EntryAction::GetPrompt(arguments), context)
-            .await
-    }
-
-    /// Reads a resource.
-    pub async fn read_resource(
-        &self,
-        caller: &Caller,
-        uri: &str,
-        context: Arc<RequestContext>,
-    ) -> Result<EntryResponse, RpcError> {
-        caller.require_call_role()?;
-        let snapshot = self.snapshot();
-        let view = snapshot.visible_to(caller)?;
-        let entry = view
-            .find_resource(uri)
-            .ok_or_else(|| resource_not_found(uri))?;
-        self.invoke_or_error(
-            caller,
-            entry,
-            EntryAction::ReadResource(uri.to_owned()),
-            context,
-        )
-        .await
-    }
-
-    /// Completes an argument of the prompt or resource template `key`.
-    pub async fn complete(
-        &self,
-        caller: &Caller,
-        key: &str,
-        action: EntryAction,
-    ) -> Result<EntryResponse, RpcError> {
-        caller.require_call_role()?;
-        let snapshot = self.snapshot();
-        let view = snapshot.visible_to(caller)?;
-        let entry = view.prompts.get(key).or_else(|| view.templates.get(key));
-        let entry =
-            entry.ok_or_else(|| RpcError::invalid_params("no such prompt or resource template"))?;
-        self.invoke_or_error(caller, entry, action, Arc::default())
-            .await
     }
 
     async fn invoke_or_error(

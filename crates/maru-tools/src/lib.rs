@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builtin;
+mod call_arguments;
 mod call_leases;
 mod caller;
 mod catalog;
@@ -33,13 +34,14 @@ mod toolset_manager;
 mod view;
 mod visibility;
 
+pub use call_arguments::CallArguments;
 pub use caller::{Caller, CatalogScope};
 pub use catalog::{Catalog, ExtensionCall, ServerConnector};
 pub use context::{ClientConnection, InputResponses, RequestContext};
 pub use disabled_tools::DisabledTools;
 pub use entry::{
-    CallArguments, CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest,
-    EntryResponse, InputRequired, OWN_SERVER_NAME, ResourceSubscription, SubscribeResource,
+    CatalogEntry, CatalogEntryKind, EntryAction, EntryHandler, EntryRequest, EntryResponse,
+    InputRequired, OWN_SERVER_NAME, ResourceSubscription, SubscribeResource,
 };
 pub use extensions::{
     SKILLS_EXTENSION, TASKS_EXTENSION, UI_EXTENSION, relayed_extensions, ui_settings,

@@ -8,7 +8,8 @@ use maru_protocol::{RpcError, object_members};
 use serde_json::{Value, json};
 
 use super::{
-    entry::{CallArguments, CatalogEntry, CatalogEntryKind},
+    call_arguments::CallArguments,
+    entry::{CatalogEntry, CatalogEntryKind},
     result::EntryResult,
     search::RankedTool,
     view::CatalogView,

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::entry::{CallArguments, CatalogEntry, EntryAction, EntryRequest};
+use super::call_arguments::CallArguments;
+use super::entry::{CatalogEntry, EntryAction, EntryRequest};
 
 /// The overrides by server and by the tool's name there.
 pub type ToolOverrides = BTreeMap<(Arc<str>, Arc<str>), Arc<ToolOverride>>;

@@ -114,10 +114,8 @@ impl ServerManager {
         });
         manager.load_stored_servers().await?;
         seeds::seed_servers(&manager, options.seeds, listed).await?;
-        if let Some(runs) = manager.settings.context.single_runs.clone() {
-            let (serving, tasks) = (runs.serve(Arc::clone(&manager)), manager.settings.tasks());
-            let stop = tasks.stop_token();
-            tasks.spawn(async move { _ = stop.run_until_cancelled(serving).await });
+        if let Some(runs) = &manager.settings.context.single_runs {
+            runs.spawn_service(&manager);
         }
         manager.connect_all();
         let weak = Arc::downgrade(&manager);

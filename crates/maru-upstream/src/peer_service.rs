@@ -14,7 +14,7 @@ use maru_protocol::{
     write_error, write_notification, write_result,
 };
 use maru_runtime::message_queue;
-use maru_tools::{Catalog, EntryResponse, InputResponses, RequestContext};
+use maru_tools::{Catalog, EntryResponse, InputResponses, RequestContext, server_uri::public_uri};
 use serde_json::{Value, json};
 
 use super::{
@@ -22,7 +22,6 @@ use super::{
     handle::SharedConnection,
     handshake::{call_method, own_request_meta},
     listing::watch_resource,
-    ui_resources::public_uri,
 };
 
 /// How many requests of one hub may be in progress.
@@ -178,7 +177,7 @@ impl ServedProgram {
         let members = remove_members(params, &own_members);
         let members = members.trim().strip_prefix('{').unwrap_or_default();
         let request = ForwardedRequest {
-            method,
+            method: method.into(),
             key: "",
             params: members.strip_suffix('}').unwrap_or_default().to_owned(),
             mirrors: Vec::new(),

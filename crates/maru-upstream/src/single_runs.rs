@@ -72,8 +72,15 @@ impl SingleRuns {
         }
     }
 
-    /// Serves the programs that run here to the other hubs, until it is dropped.
-    pub(super) async fn serve(self, manager: Arc<ServerManager>) {
+    /// Serves the programs that run here to the other hubs until this one stops.
+    pub(super) fn spawn_service(&self, manager: &Arc<ServerManager>) {
+        let serving = self.clone().serve(Arc::clone(manager));
+        let tasks = manager.settings.tasks();
+        let stop = tasks.stop_token();
+        tasks.spawn(async move { _ = stop.run_until_cancelled(serving).await });
+    }
+
+    async fn serve(self, manager: Arc<ServerManager>) {
         let mut requests = self.peers.serve(PeerTopic::SingleProgram);
         let tasks = manager.settings.tasks().clone();
         while let Some(request) = requests.recv().await {

@@ -9,7 +9,7 @@ use maru_runtime::{memory::HeldText, message_queue};
 use serde_json::value::RawValue;
 
 use super::{StreamableRequest, exchange::HttpExchange, headers::AcceptedTypes, reply};
-use crate::{dispatch::OwnedRequest, session::SESSION_BUSY};
+use crate::{owned_request::OwnedRequest, session::SESSION_BUSY};
 
 const MAX_BATCH_MESSAGES: usize = 100;
 

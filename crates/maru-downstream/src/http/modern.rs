@@ -18,7 +18,7 @@ use super::{
     },
     reply, too_large_status,
 };
-use crate::{dispatch::OwnedRequest, modern_client::ModernClient, subscriptions};
+use crate::{modern_client::ModernClient, owned_request::OwnedRequest, subscriptions};
 use maru_tools::CallArguments;
 
 pub(super) async fn post(

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::{SessionNote, SharedSessions};
 use crate::{
     McpEngine,
-    dispatch::OwnedRequest,
     feed::EventId,
     http::{EventSource as _, FeedReader},
     modern_client::ModernClient,
+    owned_request::OwnedRequest,
     session::McpSession,
     session_token::scope_of_name,
     sse,

@@ -14,11 +14,10 @@ use super::{
     wrapped_output_schema,
 };
 use crate::{
+    call_arguments::CallArguments,
     caller::ToolCaller,
     custom::{CustomToolResult, ResultFormat},
-    entry::{
-        CallArguments, CatalogEntry, CatalogEntryKind, EntryHandler, EntryRequest, EntryResponse,
-    },
+    entry::{CatalogEntry, CatalogEntryKind, EntryHandler, EntryRequest, EntryResponse},
     page_cursor::{PageCursors, PagedResult},
     result::{EntryResult, FailureFormat},
 };

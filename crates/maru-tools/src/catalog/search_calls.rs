@@ -7,9 +7,10 @@ use maru_protocol::RpcError;
 
 use super::{Catalog, RequestedCall, call_outcome};
 use crate::{
+    call_arguments::CallArguments,
     caller::Caller,
     context::RequestContext,
-    entry::{CallArguments, CatalogEntry, EntryResponse},
+    entry::{CatalogEntry, EntryResponse},
     search::RankedTool,
     search_tools::{self, SearchTool},
 };

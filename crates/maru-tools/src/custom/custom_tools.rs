@@ -19,10 +19,11 @@ use super::{
     },
 };
 use crate::{
+    call_arguments::CallArguments,
     caller::ToolCaller,
     catalog::Catalog,
     disabled_tools::DisabledTools,
-    entry::{CallArguments, CatalogEntry, OWN_SERVER_NAME},
+    entry::{CatalogEntry, OWN_SERVER_NAME},
 };
 use maru_auth::Principal;
 

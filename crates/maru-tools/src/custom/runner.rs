@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     builtin::{read_only_annotations, vector_text, wrapped_output_schema},
+    call_arguments::CallArguments,
     caller::ToolCaller,
-    entry::{CallArguments, CatalogEntry, EntryHandler, EntryResponse},
+    entry::{CatalogEntry, EntryHandler, EntryResponse},
     page_cursor::{PageCursors, PagedResult},
     result::{EntryResult, FailureFormat},
 };
