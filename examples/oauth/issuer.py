@@ -4,7 +4,9 @@ asks at /token?scope=SCOPE an access token. A real one asks who you are."""
 import base64
 import http.server
 import json
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -20,6 +22,8 @@ def openssl(*arguments, data=None):
     return subprocess.run(["openssl", *arguments], input=data, check=True, capture_output=True).stdout
 
 
+# So that the file of the key is deleted, too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 key = tempfile.NamedTemporaryFile()
 key.write(openssl("genpkey", "-algorithm", "ed25519"))
 key.flush()

@@ -240,9 +240,12 @@ async fn every_tool_call_syntax_becomes_strict_calls() {
             // Whatever is made of it, it is strict.
             calls("singlequote").await;
             // Cut inside a string: a client that has the beginning learns that it is no call.
-            let (status, answer) = evil.whole(api, "toolbad").await;
-            assert_eq!(status, 200, "{api:?}: {answer}");
-            assert!(api.read_whole(&answer).calls.is_empty(), "{api:?}");
+            // In a whole answer of Anthropic's API arguments are an object, never broken text.
+            if backend == BackendApi::Openai {
+                let (status, answer) = evil.whole(api, "toolbad").await;
+                assert_eq!(status, 200, "{api:?}: {answer}");
+                assert!(api.read_whole(&answer).calls.is_empty(), "{api:?}");
+            }
             assert!(evil.stream(api, "toolbad").await.is_cut, "{api:?}");
         }
     }
