@@ -10,6 +10,7 @@ use std::{
 };
 
 use maru_docs::{CodeBlock, code_blocks, doc_page, doc_pages};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::{http_client::TestRequest, signals::ServeProcess, test_hub::TestHub};
@@ -121,7 +122,9 @@ fn is_alive(from: &str, link: &str) -> bool {
             None => path.strip_prefix("/docs/").and_then(doc_page),
         },
     };
-    let has_id = |html: &str| html.contains(&format!("id=\"{fragment}\""));
+    // Browsers decode a fragment before they look for it.
+    let id = percent_decode_str(fragment).decode_utf8_lossy();
+    let has_id = |html: &str| html.contains(&format!("id=\"{id}\""));
     target.is_some_and(|it| fragment.is_empty() || has_id(it.html()))
 }
 
