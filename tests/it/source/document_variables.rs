@@ -53,7 +53,7 @@ async fn variables_bound_the_document_s_database() {
     );
     let bounds = "POSTGRESQL_DB_RELATIONS=public.h_user,public.orders,shop.item\n\
         POSTGRESQL_DB_FUNCTIONS=slow\nPOSTGRESQL_DB_MAX_ROWS=7\nPOSTGRESQL_DB_MAX_BYTES=2048\n\
-        POSTGRESQL_DB_TIMEOUT_MS=3000\nPOSTGRESQL_DB_ACQUIRE_TIMEOUT_MS=50\n\
+        POSTGRESQL_DB_TIMEOUT_MS=3000\nPOSTGRESQL_DB_ACQUIRE_TIMEOUT_MS=1000\n\
         POSTGRESQL_DB_LOCK_TIMEOUT_MS=60\nPOSTGRESQL_DB_MIN_CONNECTIONS=1\n\
         POSTGRESQL_DB_MAX_CONNECTIONS=1\nPOSTGRESQL_DB_SEARCH_PATH=shop,public\n\
         POSTGRESQL_DB_SAMPLE_VALUES=2\nPOSTGRESQL_DB_CALLER_SETTINGS=app.user=name\n";
@@ -99,7 +99,7 @@ async fn variables_bound_the_document_s_database() {
     });
     assert!(ended.to_string().contains("took too long"), "{ended}");
     assert!(
-        refused.to_string().contains("free within 50 ms"),
+        refused.to_string().contains("free within 1000 ms"),
         "{refused}"
     );
     let mut holder = cluster.psql(
