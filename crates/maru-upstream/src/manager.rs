@@ -145,13 +145,6 @@ impl ServerManager {
         Ok(self.view(entry))
     }
 
-    /// Returns the handle of the server with this id.
-    pub(super) fn handle_of_id(&self, id: &str) -> Option<ServerHandle> {
-        let servers = self.lock();
-        let server = servers.values().find(|it| it.server.id == id)?;
-        Some(server.handle.clone())
-    }
-
     /// Connects the server of a called tool; the error says why that failed.
     async fn connect_for_call(&self, name: &str) -> Result<bool, String> {
         let Ok(entry) = self.find(name) else {

@@ -225,7 +225,12 @@ async fn every_tool_call_syntax_becomes_strict_calls() {
                 let whole: Option<Vec<_>> = whole.into_iter().map(text).collect();
                 let streamed = evil.stream(api, model).await;
                 assert!(streamed.error.is_none(), "{api:?} {model}: {streamed:?}");
-                assert!(!streamed.is_cut, "{api:?} {model}: {streamed:?}");
+                // To the clients of some APIs a refusal is an end by a content filter.
+                let may_be_cut = model == "refusal";
+                assert!(
+                    may_be_cut || !streamed.is_cut,
+                    "{api:?} {model}: {streamed:?}"
+                );
                 let streamed: Option<Vec<_>> = streamed.calls.into_iter().map(text).collect();
                 assert_eq!(streamed, whole, "{backend:?} {api:?} {model}");
                 whole.unwrap()

@@ -13,6 +13,13 @@ use crate::{
 };
 
 impl ServerManager {
+    /// Returns the handle of the server with this id.
+    pub(crate) fn handle_of_id(&self, id: &str) -> Option<ServerHandle> {
+        let servers = self.lock();
+        let server = servers.values().find(|it| it.server.id == id)?;
+        Some(server.handle.clone())
+    }
+
     pub(super) async fn load_stored_servers(&self) -> Result<(), maru_store::Error> {
         let deleted = self.registry.lock().await.deleted_names();
         for row in self.store.servers().await? {
