@@ -16,7 +16,7 @@ pub(super) fn server_info() -> Value {
     })
 }
 
-fn capabilities(hub_id: &str, extensions: Map<String, Value>) -> Value {
+fn capabilities(hub_id: &str, extensions: &Map<String, Value>) -> Value {
     json!({
         // Lets other hubs detect that they connect to themselves or in a circle.
         "experimental": {key::HUB_ID: {"id": hub_id}},
@@ -38,7 +38,7 @@ pub(super) fn initialize_result(
     let snapshot = catalog.snapshot();
     json!({
         "protocolVersion": version.as_str(),
-        "capabilities": capabilities(catalog.hub_id(), snapshot.extensions_for(caller)),
+        "capabilities": capabilities(catalog.hub_id(), &snapshot.extensions_for(caller)),
         "serverInfo": server_info(),
         "instructions": snapshot.instructions_for(caller),
     })
@@ -50,7 +50,7 @@ pub(super) fn discover_result(catalog: &Catalog, caller: &Caller) -> String {
     let snapshot = catalog.snapshot();
     json!({
         "supportedVersions": ProtocolVersion::ALL.map(ProtocolVersion::as_str),
-        "capabilities": capabilities(catalog.hub_id(), snapshot.extensions_for(caller)),
+        "capabilities": capabilities(catalog.hub_id(), &snapshot.extensions_for(caller)),
         "instructions": snapshot.instructions_for(caller),
     })
     .to_string()

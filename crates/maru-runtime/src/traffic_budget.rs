@@ -120,7 +120,7 @@ impl RemainingBudget {
 
 impl TrafficExceeded {
     /// The setting of the rate for `peer`, which is `client` or `server`.
-    pub fn setting(&self, peer: &str) -> String {
+    pub fn setting(self, peer: &str) -> String {
         format!("limits.{peer}_{}_per_second", self.unit)
     }
 }

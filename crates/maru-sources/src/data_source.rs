@@ -61,12 +61,8 @@ impl DataSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let opened = PostgresSource::open(name, address, settings.clone(), tasks)?;
-        Ok(Self::new(
-            name,
-            &settings,
-            DatabaseBackend::Postgres(opened),
-        ))
+        let open = |settings| PostgresSource::open(name, address, settings, tasks);
+        Self::new(name, settings, |it| open(it).map(DatabaseBackend::Postgres))
     }
 
     /// An SQLite file that exists.
@@ -76,19 +72,23 @@ impl DataSource {
         settings: SourceSettings,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let opened = SqliteSource::open(path, settings.clone(), tasks)?;
-        Ok(Self::new(name, &settings, DatabaseBackend::Sqlite(opened)))
+        let open = |settings| SqliteSource::open(path, settings, tasks);
+        Self::new(name, settings, |it| open(it).map(DatabaseBackend::Sqlite))
     }
 
-    fn new(name: &str, settings: &SourceSettings, backend: DatabaseBackend) -> Self {
-        Self {
+    fn new(
+        name: &str,
+        settings: SourceSettings,
+        open: impl FnOnce(SourceSettings) -> Result<DatabaseBackend, Error>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
             name: name.into(),
             limits: settings.limits,
             acquire_timeout: settings.pool.acquire_timeout,
             sample_values: settings.sample_values,
-            backend,
+            backend: open(settings)?,
             observer: None,
-        }
+        })
     }
 
     /// The same, with `observer` told of every query.

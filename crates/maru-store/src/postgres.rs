@@ -180,7 +180,7 @@ fn build_pool(address: &PostgresAddress) -> Result<Pool, DatabaseError> {
         .map_err(|error| DatabaseError::Postgres(error.to_string()))
 }
 
-/// Sets what the store needs, unless the options of the address set it. PgBouncer refuses
+/// Sets what the store needs, unless the options of the address set it. `PgBouncer` refuses
 /// connections with options, so these are no options.
 fn session_settings(options: &str) -> String {
     let timeout = STATEMENT_TIMEOUT.as_millis();

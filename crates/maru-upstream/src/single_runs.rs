@@ -46,7 +46,7 @@ impl SingleRuns {
     pub(super) async fn decide(&self, server_id: &str) -> Result<RunPlace, Error> {
         loop {
             let attempt = self.locks.try_lock(&lock_name(server_id)).await;
-            match attempt.map_err(unknown_place)? {
+            match attempt.map_err(|error| unknown_place(&error))? {
                 LockAttempt::HeldBy(Some(hub)) => return Ok(RunPlace::At(hub)),
                 LockAttempt::HeldBy(None) => time::sleep(CHECK_INTERVAL).await,
                 LockAttempt::Taken(lock) => {
@@ -77,7 +77,7 @@ impl SingleRuns {
         let serving = self.clone().serve(Arc::clone(manager));
         let tasks = manager.settings.tasks();
         let stop = tasks.stop_token();
-        tasks.spawn(async move { _ = stop.run_until_cancelled(serving).await });
+        tasks.spawn(async move { _ = Box::pin(stop.run_until_cancelled(serving)).await });
     }
 
     async fn serve(self, manager: Arc<ServerManager>) {
@@ -101,7 +101,7 @@ fn lock_name(server_id: &str) -> String {
     format!("maru program {server_id}")
 }
 
-fn unknown_place(error: maru_store::DatabaseError) -> Error {
+fn unknown_place(error: &maru_store::DatabaseError) -> Error {
     Error::Unreachable(format!(
         "the database does not say which hub runs the program: {error}"
     ))

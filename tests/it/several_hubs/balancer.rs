@@ -143,6 +143,7 @@ pub(super) fn free_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
+#[expect(clippy::disallowed_methods, reason = "a longer run is asked for")]
 #[tokio::test(flavor = "multi_thread")]
 async fn hubs_are_killed_in_turn_and_nothing_acknowledged_is_lost() {
     // A long run: HUB_KILLS=500 cargo nextest run several_hubs::balancer::hubs_are_killed

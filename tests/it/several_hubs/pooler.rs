@@ -1,4 +1,4 @@
-//! Hubs that reach PostgreSQL through PgBouncer.
+//! Hubs that reach PostgreSQL through `PgBouncer`.
 
 use std::{
     path::Path,

@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -44,7 +44,8 @@ impl ProcessCounter {
         let watcher = thread::spawn(move || {
             while !watching.stopped.load(Relaxed) {
                 watching.most.fetch_max(watching.running().len(), Relaxed);
-                thread::sleep(Duration::from_millis(5));
+                // A program that runs twice for a moment must be seen.
+                thread::park_timeout(Duration::from_millis(5));
             }
         });
         (counter, watcher)
@@ -128,11 +129,10 @@ async fn program_of_all_hubs_runs_once_and_another_hub_takes_it_over() {
             .find(|it| is_below(program, it.process_id()))
             .unwrap();
         holder.kill();
-        let (killed, holder) = (Instant::now(), holder.address.clone());
+        let holder = holder.address.clone();
         for hub in hubs.iter().filter(|it| it.address != holder) {
             wait_until(async || call(&hub.address, &admin).await).await;
         }
-        eprintln!("taken over after {:?}", killed.elapsed());
         let killed = hubs.iter_mut().find(|it| it.address == holder).unwrap();
         killed.restart().await;
         wait_until(async || call(&killed.address, &admin).await).await;

@@ -422,7 +422,7 @@ async fn http2_server_that_floods_control_frames_does_not_starve_others() {
         };
         let ended = async {
             post_for_body(&flooded).await.unwrap_err();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let kind = frames[3];
         tokio::select! {

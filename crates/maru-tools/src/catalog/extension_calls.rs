@@ -125,7 +125,7 @@ impl Catalog {
                     server.name = server.key(),
                     error = &*error.message,
                     "skills are not listed"
-                )
+                );
             };
             skills.inspect_err(failed).ok()
         });
