@@ -1,7 +1,7 @@
 //! A renewal while another hub changes the same credential.
 
 use maru_http::{AddressPolicy, ClientTls};
-use maru_oauth::OAuthHttp;
+use maru_oauth::{ClientAuthMethod, OAuthHttp};
 use maru_runtime::tasks::Tasks;
 use maru_store::Store;
 use serde_json::{Value, json};
@@ -25,7 +25,11 @@ fn data(issuer: &str, tokens: &Value) -> String {
             "revocation_endpoint": null, "scopes": [], "auth_methods": null,
             "supports_client_documents": false, "sends_issuer": false, "supports_s256": true,
         },
-        "client": ClientIdentity::with_private_key("a-client"),
+        "client": ClientIdentity {
+            client_id: "a-client".to_owned(),
+            client_secret: None,
+            method: ClientAuthMethod::None,
+        },
         "redirect_uri": "",
         "requested": [],
         "tokens": tokens,
